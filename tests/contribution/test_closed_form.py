@@ -13,7 +13,7 @@ from randsel._numerics.kernels import Factor, median_gamma, null_scale, u_centre
 from randsel.contribution import _closed_form as cf
 from randsel.contribution import _nonlinear
 from randsel.contribution._bootstrap import Draws
-from randsel.contribution._error_bounds import difference_moment, power_sums
+from randsel.contribution._nonlinear import difference_moment, power_sums
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target

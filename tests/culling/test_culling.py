@@ -6,8 +6,7 @@ from randsel._numerics.kernels import median_factor, null_scale, u_centre, unbia
 from randsel.contribution._bootstrap import Draws
 from randsel.contribution._closed_form import exact
 from randsel.contribution._sample import Contribution
-from randsel.culling._noise import Chance
-from randsel.culling._path import path_sizes
+from randsel.culling._path import Chance, path_sizes
 from randsel.culling._rounds import CRITERIA, CullingState, Rules, cull
 from randsel.culling._storage import path_to_arrays, restore_path
 

@@ -10,7 +10,8 @@ from randsel._numerics.nuisance import Nuisance
 from randsel._sklearn.annotations import check_covariates
 from randsel.contribution import Sample
 from randsel.culling import permutation_test
-from randsel.culling._noise import fourth_moments, mixed_units, permuted_rows
+from randsel.culling._path import mixed_units, permuted_rows
+from randsel.culling._rounds import fourth_moments
 from randsel.targets import KINDS, Target, batches_of_groups, compare_groups
 
 

@@ -39,8 +39,8 @@ def little_memory(monkeypatch):
     """Load almost no columns into this process, so that all rounds but the last work on blocks."""
     from_array = cluster_columns.ClusterColumns.from_array
 
-    def small(X, weights, **options):
-        return from_array(X, weights, **options | {"max_bytes": 20 * 8 * len(X)})
+    def small(X, scaling, max_bytes):
+        return from_array(X, scaling, 20 * 8 * len(X))
 
     monkeypatch.setattr(cluster_columns.ClusterColumns, "from_array", small)
 

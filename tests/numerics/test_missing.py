@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from randsel._numerics.column_sources import MappedColumns
+from randsel._numerics.column_sources import MappedColumns, Scaling
 from randsel._numerics.missing import count_nonfinite, impute_means
 from randsel._numerics.rank_functions import rank_functions
 from randsel._numerics.standardise import RankScorer, standardise, standardise_columns
@@ -96,7 +96,7 @@ def test_order_of_columns_and_blocks_of_a_memory_map_change_no_bit(table, rng, s
     assert np.array_equal(standardise(permuted, None, scale)[0], Z[:, order])
     np.save(tmp_path / "X.npy", table)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    stream = MappedColumns.from_table(mapped, None, scale=scale, max_bytes=8 * 61 * 24, device=None)
+    stream = MappedColumns.from_table(mapped, Scaling(None, scale), max_bytes=8 * 61 * 24, device=None)
     assert np.array_equal(stream.load(np.ones(30, dtype=bool)), Z)
 
 

@@ -6,7 +6,7 @@ import reference
 import sklearn
 
 from randsel import RandSel, datasets
-from randsel._numerics.column_sources import MappedColumns
+from randsel._numerics.column_sources import MappedColumns, Scaling
 from randsel._numerics.standardise import RankScorer, rank_scores_into, standardise
 
 
@@ -113,7 +113,7 @@ def test_decreasing_transforms_change_the_sign(table, scores_of):
 def test_blocks_of_a_memory_map_have_the_scores_of_the_table(table, tmp_path, scores_of, scale):
     np.save(tmp_path / "X.npy", table)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    stream = MappedColumns.from_table(mapped, None, scale=scale, max_bytes=8 * 57 * 24, device=None)
+    stream = MappedColumns.from_table(mapped, Scaling(None, scale), max_bytes=8 * 57 * 24, device=None)
     assert np.array_equal(stream.load(np.ones(40, dtype=bool)), scores_of(table))
 
 

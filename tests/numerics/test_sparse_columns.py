@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from randsel import FTest, InteractionScan, RandSel, RandSelCV, StabilitySelection
-from randsel._numerics.column_sources import SparseColumns
+from randsel._numerics.column_sources import Scaling, SparseColumns
 from randsel._numerics.columns import canonical_csc
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.nuisance import Covariates, Nuisance
@@ -53,8 +53,8 @@ def test_columns_are_those_of_the_dense_table(rng, scale, dtype, weighted):
     X[:90, 7] = np.nan  # left out
     weights = rng.random(120) if weighted else None
     expected, varies = standardise(X, weights, scale, 0.5)
-    how = {"scale": scale, "max_bytes": 20_000, "device": None, "max_missing": 0.5}
-    source, columns = SparseColumns.from_matrix(canonical_csc(X), weights, **how)
+    scaling = Scaling(weights, scale, 0.5)
+    source, columns = SparseColumns.from_matrix(canonical_csc(X), scaling, max_bytes=20_000, device=None)
     assert list(columns) == list(np.flatnonzero(varies))
     assert source.shape == expected.shape
     assert source.dtype == expected.dtype
@@ -82,8 +82,8 @@ def test_nuisance_variables_are_removed_from_blocks(rng, scale):
     covariates = Covariates(age[:, None], ("age",), np.array([True]))
     nuisance = Nuisance.from_samples(120, weights, np.arange(120) % 3, covariates)
     expected, varies = standardise(X, weights, scale, 1.0, nuisance)
-    how = {"scale": scale, "max_bytes": 20_000, "device": None, "nuisance": nuisance}
-    source, columns = SparseColumns.from_matrix(canonical_csc(X), weights, **how)
+    scaling = Scaling(weights, scale, nuisance=nuisance)
+    source, columns = SparseColumns.from_matrix(canonical_csc(X), scaling, max_bytes=20_000, device=None)
     assert list(columns) == list(np.flatnonzero(varies))
     assert 8 not in columns
     every = np.ones(len(columns), dtype=bool)

@@ -3,8 +3,9 @@
 import numpy as np
 import reference
 
+from randsel._numerics.arrays import safe_ratio
 from randsel._numerics.kernels import null_scale
-from randsel.contribution._error_bounds import FirstOrderBounds, safe_ratio
+from randsel.contribution._closed_form import FirstOrderBounds
 
 
 def first_order_bounds(sample, gamma):

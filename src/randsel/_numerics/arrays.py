@@ -168,6 +168,17 @@ def median(x: Any) -> Any:
     return partitioned[middle] if len(x) % 2 else 0.5 * (partitioned[:middle].max() + partitioned[middle])
 
 
+def root_above_rounding(square: Any, scale: Any, m: int, dtype: Any) -> Any:
+    """Return the square root; zero where the square is within the rounding error of a sum of m terms up to `scale`."""
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
+
+
+def safe_ratio(above: Any, below: Any) -> Any:
+    """Return `above / below`, and 0 where `below` is zero."""
+    return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
+
+
 def frobenius_norm(x: Any) -> float:
     """Return the Frobenius norm."""
     return math.sqrt(float(dot(x, x)))
@@ -459,16 +470,8 @@ class RemoteTable(Protocol):
     def hash_blocks(self) -> list[bytes]:
         """Return hashes of all columns, in order and in any number of pieces."""
 
-    def standardised_columns(
-        self,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int | None,
-        max_missing: float = 1.0,
-        nuisance: Any = None,
-    ) -> tuple[Any, Array]:
-        """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
+    def standardised_columns(self, scaling: Any, max_bytes: int | None) -> tuple[Any, Array]:
+        """Return the columns that vary, standardised by a `Scaling`, as a `ColumnSource`, and their indices."""
 
     def rank_functions(
         self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0

@@ -17,6 +17,20 @@ from randsel._utils.typing import Array
 DEFAULT_BYTES = 1 << 29
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """How columns are standardised; `standardise` describes the arguments."""
+
+    weights: Array | None
+    scale: bool | str
+    max_missing: float = 1.0
+    nuisance: Nuisance | None = None
+
+    def apply(self, block: Array) -> tuple[Array, Array]:
+        """Return the columns of a block that vary, standardised, and a mask of them."""
+        return standardise_columns(block, self.weights, self.scale, self.max_missing, self.nuisance)
+
+
 def _block_width(width: int, max_bytes: int, X: Any) -> int:
     """Return the columns per block: an eighth of the memory, because blocks are copied when they are computed with."""
     return max(2, min(width, max_bytes // (8 * int(X.shape[0]) * int(X.dtype.itemsize))))
@@ -35,8 +49,8 @@ class MappedColumns(ColumnSource):
         The table as the user passed it, often a memory map.
     columns
         Indices of the columns of the table that belong to this source, ascending.
-    weights, scale, max_missing, nuisance
-        As in `standardise`.
+    scaling
+        How they are standardised.
     max_bytes, device
         As in `ColumnSource`.
     rows
@@ -45,31 +59,16 @@ class MappedColumns(ColumnSource):
 
     table: Array
     columns: Array
-    weights: Array | None
-    scale: bool | str
+    scaling: Scaling
     max_bytes: int
     device: str | None = None
     rows: Array | None = None
-    max_missing: float = 1.0
-    nuisance: Nuisance | None = None
 
     @classmethod
-    def from_table(
-        cls,
-        table: Array,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int,
-        device: str | None,
-        max_missing: float = 1.0,
-        nuisance: Nuisance | None = None,
-    ) -> "MappedColumns":
+    def from_table(cls, table: Array, scaling: Scaling, *, max_bytes: int, device: str | None) -> "MappedColumns":
         """Return the columns that vary; reads the table once to find them."""
-        all_columns = cls(
-            table, np.arange(table.shape[1]), weights, scale, max_bytes, None, None, max_missing, nuisance
-        )
-        varies = [all_columns.standardise(block)[1] for block in all_columns.raw_blocks(STRIP)]
+        all_columns = cls(table, np.arange(table.shape[1]), scaling, max_bytes)
+        varies = [scaling.apply(block)[1] for block in all_columns.raw_blocks(STRIP)]
         columns = np.flatnonzero(np.concatenate(varies))
         if not len(columns):
             raise ValueError(ALL_CONSTANT)
@@ -83,12 +82,8 @@ class MappedColumns(ColumnSource):
     @property
     def dtype(self) -> Any:
         """Type of the blocks, on their device."""
-        dtype = self.table.dtype if self.scale else np.float64  # as in `standardise_columns`
+        dtype = self.table.dtype if self.scaling.scale else np.float64  # as in `standardise_columns`
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
-
-    def standardise(self, block: Array) -> tuple[Array, Array]:
-        """Standardise a block of the table; return the columns that vary, and a mask of them."""
-        return standardise_columns(block, self.weights, self.scale, self.max_missing, self.nuisance)
 
     def raw_blocks(self, width: int) -> Iterator[Array]:
         """Yield consecutive blocks of at most `width` columns as the table holds them."""
@@ -106,7 +101,7 @@ class MappedColumns(ColumnSource):
     def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Yield `function(block, *shared)` for consecutive standardised blocks."""
         for raw in self.raw_blocks(width):
-            block = centre_rows(self.standardise(raw)[0], self.rows)
+            block = centre_rows(self.scaling.apply(raw)[0], self.rows)
             yield function(to_device(block, self.device), *shared)
 
     def load(self, chosen: Array) -> Any:
@@ -120,11 +115,6 @@ class MappedColumns(ColumnSource):
     def select(self, chosen: Array) -> "MappedColumns":
         """Return the columns of a mask or of an index as a source."""
         return replace(self, columns=self.columns[chosen])
-
-    def take_centred_rows(self, rows: Array) -> Any:
-        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
-        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
-        return chosen.keep(np.ones(len(self.columns), dtype=bool))
 
 
 def _identity(block: Any) -> Any:
@@ -186,28 +176,22 @@ class SparseColumns(ColumnSource):
 
     @classmethod
     def from_matrix(
-        cls,
-        X: Any,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int,
-        device: str | None,
-        max_missing: float = 1.0,
-        nuisance: Nuisance | None = None,
+        cls, X: Any, scaling: Scaling, *, max_bytes: int, device: str | None
     ) -> tuple["SparseColumns", Array]:
         """Standardise the columns of a canonical CSC matrix; return those that vary, and their indices in X.
 
         Blocks of columns are made dense for this, and have the same values as those of a dense table.
         """
+        nuisance = scaling.nuisance  # removed by `Explained`, because it would fill in the zeros
+        scaling = replace(scaling, nuisance=None)
         blocks: list[tuple[Any, Array, Explained | None]] = []
         varies = np.zeros(X.shape[1], dtype=bool)
         for piece in column_slices(X.shape[1], _block_width(STRIP, max_bytes, X)):
             raw = X[:, piece]
-            Z, varies[piece] = standardise_columns(raw.toarray(), weights, scale, max_missing)
+            Z, varies[piece] = scaling.apply(raw.toarray())
             explained = None
             if nuisance is not None:
-                Z, varying, explained = _explain(Z, nuisance, rescale=bool(scale))
+                Z, varying, explained = _explain(Z, nuisance, rescale=bool(scaling.scale))
                 of_piece = varies[piece]  # a view
                 of_piece[of_piece] = varying
             blocks.append((*_keep_stored(Z, raw[:, np.flatnonzero(varies[piece])]), explained))
@@ -243,11 +227,6 @@ class SparseColumns(ColumnSource):
     def select(self, chosen: Array) -> "SparseColumns":
         """Return the columns of a mask or of an index as a source."""
         return replace(self, columns=self.columns[chosen])
-
-    def take_centred_rows(self, rows: Array) -> Any:
-        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
-        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
-        return chosen.keep(np.ones(len(self.columns), dtype=bool))
 
     def _to_dense(self, columns: Array) -> Array:
         """Return some columns as an array, of all rows, or of `rows` and then centred again."""

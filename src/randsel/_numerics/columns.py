@@ -8,6 +8,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar
@@ -39,12 +40,14 @@ MAX_DENSE = 1 << 28
 
 
 class ColumnSource(ABC):
-    """Columns of mean zero that are not one array in memory."""
+    """Columns of mean zero that are not one array in memory; its subclasses are dataclasses."""
 
     max_bytes: int
     """Bytes for columns in this process; a selection that needs no more is loaded."""
     device: str | None
     """Device that blocks are moved to, as in `to_device`."""
+    rows: Array | None
+    """Rows that are left after standardising; None for all."""
     computes_elsewhere: ClassVar[bool] = False
     """Whether other processes evaluate the functions; this process then runs one job at a time."""
 
@@ -77,9 +80,10 @@ class ColumnSource(ABC):
     def select(self, chosen: Array) -> "ColumnSource":
         """Return the columns of a mask or of an index as a source."""
 
-    @abstractmethod
     def take_centred_rows(self, rows: Array) -> Any:
         """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
+        of_rows: Any = replace(self, rows=rows if self.rows is None else self.rows[rows])  # type: ignore[type-var]
+        return of_rows.keep(np.ones(self.shape[1], dtype=bool))
 
     def keep(self, chosen: Array) -> Any:
         """Return the columns of a mask or of an index: as an array if memory allows, else as a source."""

@@ -21,7 +21,9 @@ from randsel._numerics.arrays import (
     namespace,
     on_host,
     row_sums,
+    rowwise_dot,
     set_diagonal,
+    symmetric_product,
     to_double,
     to_floats,
     to_numpy,
@@ -119,6 +121,14 @@ def distances_from_gram(products: Any) -> Any:
     add_outer_sum(distances, norms)
     set_diagonal(distances, 0.0)
     return _clip_negatives(distances)
+
+
+def sum_squared_differences(X: Any) -> Any:
+    """Return `Σ_j d²`, with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
+    square = X * X
+    d2 = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
+    add_outer_sum(d2, rowwise_dot(square, square))
+    return d2
 
 
 def _clip_negatives(distances: Any) -> Any:

@@ -344,25 +344,27 @@ class Selector(NotebookMixin, CallbackSupportMixin, SelectorMixin, BaseEstimator
         return tags
 
 
-def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array, Array]:
-    """Return all columns, best first, and their ranks: 1 for the first `n_to_select`, then 2, 3, ….
+def ranking_attributes(order: Array, n_columns: int, n_to_select: int) -> dict[str, Any]:
+    """Return the attributes of a selector that selects the first columns of `order`, which has the best ones first.
 
-    Columns that are not in `order` are constant or have too many missing values: they come last and share a rank.
+    Ranks are 1 for the first `n_to_select` columns, then 2, 3, …. Columns that are not in `order` are constant or have
+    too many missing values: they come last and share a rank.
     """
     ranks = np.empty(n_columns, dtype=int)
     ranks[order] = np.maximum(np.arange(len(order)) + 2 - n_to_select, 1)
-    if len(order) == n_columns:
-        return order, ranks
-    constant = complement(order, n_columns)
-    ranks[constant] = max(len(order) - n_to_select + 2, 2)
-    if n_to_select > len(order):
-        warn(
-            f"{n_to_select} features were asked for but only {len(order)} vary; the selection was filled up with "
-            "columns that are constant or left out, which carry no information.",
-            stacklevel=5,
-        )
-        ranks[constant[: n_to_select - len(order)]] = 1
-    return np.concatenate([order, constant]), ranks
+    if len(order) < n_columns:
+        constant = complement(order, n_columns)
+        ranks[constant] = max(len(order) - n_to_select + 2, 2)
+        if n_to_select > len(order):
+            warn(
+                f"{n_to_select} features were asked for but only {len(order)} vary; the selection was filled up with "
+                "columns that are constant or left out, which carry no information.",
+                stacklevel=5,
+            )
+            ranks[constant[: n_to_select - len(order)]] = 1
+        order = np.concatenate([order, constant])
+    support = ranks == 1
+    return {"order_": order, "ranking_": ranks, "support_": support, "n_features_": int(support.sum())}
 
 
 # ---------------------------------------------------------------- progress callbacks

@@ -20,7 +20,7 @@ from randsel._sklearn.base import (
     check_number_to_select,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
 )
 from randsel._utils.typing import Array
 from randsel.targets import KINDS, OutcomeKind
@@ -89,9 +89,7 @@ class Baseline(Selector):
             by_column = np.zeros(self.n_features_in_)
             by_column[columns] = values
             setattr(self, name, by_column)
-        self.order_, self.ranking_ = rank_columns(columns[order], self.n_features_in_, n_to_select)
-        self.support_ = self.ranking_ == 1
-        self.n_features_ = int(self.support_.sum())
+        self.__dict__.update(ranking_attributes(columns[order], self.n_features_in_, n_to_select))
 
 
 # ---------------------------------------------------------------- backward elimination

@@ -1,12 +1,12 @@
 """The contribution in closed form: the limit of infinitely many random subsets, for all features in one pass.
 
-Error bounds choose one of three routes for the function `2T` of each feature (eq. 3): its series to first or to third
-order, through matrix products, or element by element. A route returns the "forms" of its features, one column each, in
-five rows: total contribution, sums over pairs for the main and for the interaction score, norm of the U-centred
-function, mean of the contrast T. Equations are numbered as in docs/explanation/mathematics.md.
+One of three routes computes with the function `2T` of each feature (eq. 3): its series to first or to third order,
+through matrix products, or element by element. Error bounds, which follow from moments of the columns, choose the
+route: they say how far a score can move when a series replaces the function. A route returns the "forms" of its
+features, one column each, in five rows: total contribution, sums over pairs for the main and for the interaction score,
+norm of the U-centred function, mean of the contrast T. Equations are numbered as in docs/explanation/mathematics.md.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -24,25 +24,40 @@ from randsel._numerics.arrays import (
     machine_epsilon,
     namespace,
     prepare_quadratic_forms,
+    safe_ratio,
     scratch_size,
     take_columns,
+    to_double,
     to_numpy,
 )
-from randsel._numerics.columns import ColumnSource, load_columns, map_blocks, select_columns
-from randsel._numerics.kernels import UNDERFLOW, null_scale, squared_distances
-from randsel._utils.jobs import generator, ordered_map
+from randsel._numerics.columns import load_columns, map_blocks, select_columns
+from randsel._numerics.kernels import UNDERFLOW, Factor, Series, null_scale, squared_distances
+from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws
-from randsel.contribution._error_bounds import MAX_SHARPENED, STRIP, FirstOrderBounds, largest_turn, safe_ratio
 from randsel.contribution._expected_kernel import PLAIN, PairingMatrices, Weighting
-from randsel.contribution._nonlinear import MAX_REACH, CubicSeries, Elements, StreamedElements, elements_of
-from randsel.contribution._sample import Contribution, PairSums, Sample
+from randsel.contribution._nonlinear import (
+    MAX_REACH,
+    CubicSeries,
+    Elements,
+    StreamedElements,
+    difference_moment,
+    elements_of,
+    largest_turn,
+    power_sums,
+    score_error,
+)
+from randsel.contribution._row_blocks import average_blocks, map_row_blocks
+from randsel.contribution._sample import ColumnMoments, Contribution, PairSums, Sample
+from randsel.contribution._sketch import STRIP
 from randsel.targets import Target
 
 #: Rows above which the closed form is averaged over row blocks of about half this size: pairs grow as m².
 MAX_ROWS = 2000
 #: Largest error of a score, in null standard deviations, that the series of log Q and that of 2T may each cause.
 TOLERANCE = 0.2
+#: Largest number of features for which the expensive bound (12') is computed where the cheap one (12) fails.
+MAX_SHARPENED = 1024
 #: Number of features up to which all take the element-wise route: it costs little more then.
 FEW = 32
 #: Number of features up to which scores are computed on the host: starting the operations on a device takes longer.
@@ -62,7 +77,9 @@ def exact(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLA
     if weighting.residual and weighting.ridge is None:  # as for the bandwidth, the first block decides for all
         weighting = replace(weighting, ridge=closed_form(sample.take_rows(blocks[0]), gamma, weighting).ridge)
     function = partial(_closed_form_of_block, weighting=weighting)
-    return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block), np.concatenate(blocks))
+    return average_blocks(
+        map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block), np.concatenate(blocks)
+    )
 
 
 def row_blocks(target: Target, draws: Draws) -> list[Array]:
@@ -80,64 +97,111 @@ def row_blocks(target: Target, draws: Draws) -> list[Array]:
     return [np.sort(order[start::n_blocks]) for start in range(min(n_blocks, draws.n_bootstraps))]
 
 
-def map_row_blocks(
-    sample: Sample,
-    blocks: list[Array],
-    function: Callable[[Sample, float], Any],
-    gamma: float,
-    draws: Draws,
-    on_done: Callable[[], None] | None = None,
-) -> list[Any]:
-    """Return `function(sample of the rows, gamma)` for blocks of rows.
-
-    A column source may evaluate whole row blocks on workers of its own. Otherwise the blocks are jobs of this process;
-    one after the other, if the workers of the source share the columns of a block.
-    """
-    n_jobs = draws.n_jobs
-    if isinstance(sample.X, ColumnSource):
-        shared = sample.target, sample.fixed, sample.factor, function, gamma
-        results = sample.X.map_row_blocks(blocks, _call_on_worker, *shared)
-        if results is not None:
-            if on_done is not None:
-                for _ in results:
-                    on_done()
-            return results
-        n_jobs = 1 if sample.X.computes_elsewhere else n_jobs
-    tasks = [(sample, rows, function, gamma) for rows in blocks]
-    return ordered_map(_call_on_rows, tasks, n_jobs, on_done)
-
-
-def _call_on_rows(sample: Sample, rows: Array, function: Callable[[Sample, float], Any], gamma: float) -> Any:
-    return function(sample.take_rows(rows), gamma)
-
-
-def _call_on_worker(
-    X: Array, rows: Array, target: Target, fixed: Array, factor: Any, function: Any, gamma: float
-) -> Any:
-    return function(Sample.from_columns(X, target.rows(rows), fixed, factor), gamma)
-
-
 def _closed_form_of_block(sample: Sample, gamma: float, weighting: Weighting) -> Contribution:
     # Drop the references to matrices of the block, so that those of all blocks are not in memory together.
     return replace(closed_form(sample, gamma, weighting), sums=None)
 
 
-def _average(blocks: list[Contribution], rows: Array) -> Contribution:
-    """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1.
+# ---------------------------------------------------------------- bounds on the first order
 
-    Errors are in the order of the rows of X: the blocks of every round are others, and errors are compared by sample.
+
+@dataclass(frozen=True)
+class FirstOrderBounds:
+    """Bounds on the errors of the first-order form `2T = u`, for all features at one bandwidth.
+
+    Attributes
+    ----------
+    m, gamma
+        Number of samples, and bandwidth.
+    factor, series
+        Factor of the kernel, and the coefficients of its series.
+    moments
+        Moments of the columns.
+    reach
+        Largest `u` of each feature, `γ` times its squared range.
+    sharpened
+        Errors from `sharpen`, where the cheap bound did not suffice.
     """
-    scale = max(block.log_scale for block in blocks)
 
-    def mean_total() -> Any:
-        return sum(block.relative * float(np.exp(block.log_scale - scale)) for block in blocks) / len(blocks)
+    m: int
+    gamma: float
+    factor: Factor
+    series: Series
+    moments: ColumnMoments
+    reach: Any
+    sharpened: Any = None
 
-    def combine(name: str) -> Any:
-        return sum(getattr(block, name) for block in blocks) / len(blocks) ** 0.5
+    @classmethod
+    def from_moments(
+        cls, moments: ColumnMoments, m: int, gamma: float, factor: Factor, series: Series
+    ) -> "FirstOrderBounds":
+        """Prepare the bounds of all features."""
+        with np.errstate(over="ignore"):
+            reach = gamma * moments.range * moments.range
+        return cls(m, gamma, factor, series, moments, reach)
 
-    scores = combine("main"), combine("interaction")
-    errors = np.concatenate([to_numpy(block.errors) for block in blocks])[np.argsort(rows)]
-    return Contribution(mean_total(), scale, *scores, errors=errors, ridge=blocks[0].ridge)
+    @cached_property
+    def score_errors(self) -> Any:
+        """Bound on the error of a feature's scores when `2T` is replaced by `u` times a constant (eq. 12)."""
+        if self.sharpened is not None:
+            return self.sharpened
+        slope, moments = self.factor.least_slope(self.reach), self.moments
+        turn = (1 - slope) / (1 + slope) * safe_ratio(moments.pair_norm, 2 * moments.u_centred_norm)
+        return score_error(turn, self.m)
+
+    def all_within(self, tolerance: float) -> bool:
+        """Whether (12) is within the tolerance even for a column of the largest range and the largest norm ratio."""
+        if self.moments.outlying is not None:
+            return False
+        largest_reach = np.asarray([self.gamma * self.moments.extremes.largest_range**2])
+        slope = self.factor.least_slope(largest_reach)
+        turn = (1 - slope) / (1 + slope) * self.moments.extremes.largest_norm_ratio
+        return bool(score_error(turn, self.m)[0] <= tolerance)
+
+    def exceeding(self, tolerance: float, *, single: bool) -> Array:
+        """Return a mask, on the host, of features beyond the tolerance and, with `single`, of outlying ones."""
+        exceeding = self.score_errors > tolerance
+        if single and self.moments.outlying is not None:
+            exceeding = exceeding | self.moments.outlying
+        return to_numpy(exceeding)
+
+    def sharpen(self, X: Any, features: Array) -> "FirstOrderBounds":
+        """Return sharper bounds for some features, from moments up to the twelfth instead of the range (eq. 12')."""
+        if not 0 < np.count_nonzero(features) <= MAX_SHARPENED:
+            return self
+        # Columns in units of their range, where γ d becomes reach · d and powers stay in range.
+        span, reach = take_columns(self.moments.range, features), take_columns(self.reach, features)
+        sums = power_sums(to_double(load_columns(X, features)) / span, 12)
+        d2, d4, d6 = (difference_moment(sums, k) for k in (2, 4, 6))
+        # Residual of u³ after its regression on u, plus the bound on the fifth order: the numerator of (12').
+        residual = clip(d6 - safe_ratio(d4 * d4, d2), 0.0) ** 0.5 / self.series.cubic
+        residual = residual + d6**0.5 * reach**2 / self.series.quintic
+        best_factor = 1.0 - reach**2 * safe_ratio(d4, d2) / self.series.cubic
+        norm = 2 * take_columns(self.moments.u_centred_norm, features) / span**2 * clip(best_factor, 1e-3)
+        errors = score_error(reach**2 * safe_ratio(residual, norm), self.m)
+        xp, index = namespace(errors), as_index(features, errors)
+        sharpened = xp.asarray(self.score_errors, copy=True)
+        sharpened[index] = xp.minimum(sharpened[index], errors)
+        return replace(self, sharpened=sharpened)
+
+    @cached_property
+    def log_errors(self) -> Any:
+        """Each feature's term in the bound on the error of `log Q` to second order (eq. 10)."""
+        with np.errstate(over="ignore"):
+            return self.reach**3 * self.moments.pair_norm * (self.gamma / self.series.log_fourth)
+
+    @property
+    def largest_log_error(self) -> float:
+        """Bound on the sum of all `log_errors`, from the largest range and norm."""
+        extremes = self.moments.extremes
+        with np.errstate(over="ignore"):
+            reach = np.float64(self.gamma) * extremes.largest_range**2
+            coefficient = self.gamma / self.series.log_fourth
+            return float(len(self.reach) * reach**3 * extremes.largest_pair_norm * coefficient)
+
+    def log_error(self, features: Array) -> float:
+        """Return the sum of `log_errors` over some features."""
+        return float(take_columns(self.log_errors, features).sum()) if features.any() else 0.0
 
 
 # ---------------------------------------------------------------- choice of routes

@@ -1,6 +1,8 @@
 """Routes for features whose function `2T` is not nearly linear in `u`: third-order series, or element by element.
 
-Both compute the forms that `_closed_form` describes. Equations are numbered as in docs/explanation/mathematics.md.
+Both compute the forms that `_closed_form` describes. A score is a multiple of the cosine between two matrices, so a
+bound on the angle by which one of them turns bounds its error (eq. 11). Equations are numbered as in
+docs/explanation/mathematics.md.
 """
 
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import numpy as np
 from randsel._numerics.arrays import (
     SCRATCH,
     add_outer_sum,
+    as_array_like,
     as_index,
     astype,
     clip,
@@ -23,25 +26,20 @@ from randsel._numerics.arrays import (
     is_single,
     namespace,
     on_host,
+    root_above_rounding,
     row_sums,
     rowwise_dot,
+    safe_ratio,
     scratch_size,
     symmetric_product,
     take_columns,
     to_double,
 )
 from randsel._numerics.columns import ColumnSource, keep_columns, load_columns, map_blocks, select_columns, sum_blocks
-from randsel._numerics.kernels import Factor, Series
+from randsel._numerics.kernels import Factor, Series, null_scale
 from randsel._utils.typing import Array
-from randsel.contribution._error_bounds import (
-    STRIP,
-    difference_moment,
-    power_sums,
-    root_above_rounding,
-    safe_ratio,
-    score_error,
-)
 from randsel.contribution._sample import Sample
+from randsel.contribution._sketch import STRIP
 
 #: Features with a larger `u` than this for some pair do not try the third-order series.
 MAX_REACH = 1.5
@@ -49,6 +47,42 @@ MAX_REACH = 1.5
 HIGHEST_POWER = 20
 #: Bytes of contrasts that are kept between the two passes of the element-wise route; more are computed twice.
 KEEP_BYTES = 48 << 20
+
+
+# ---------------------------------------------------------------- scores, angles and power sums
+
+
+def score_error(turn: Any, m: int) -> Any:
+    """Return how far a score can move when one of its matrices changes by the fraction `turn` of its norm (eq. 11)."""
+    if isinstance(turn, float):
+        turn = np.asarray(turn)
+    xp = namespace(turn)
+    # The matrix turns by at most arcsin(turn); the chord between the two directions is 2 sin(arcsin(turn)/2).
+    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clip(turn, None, 1.0)) / 2), 2.0)
+
+
+def largest_turn(error: float, m: int) -> float:
+    """Return the largest `turn` whose `score_error` is at most `error`."""
+    return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
+
+
+def power_sums(x: Any, highest: int) -> Any:
+    """Return the sums over rows of the powers 0, 1, …, `highest` of every column, one row per power."""
+    xp = namespace(x)
+    power = xp.ones_like(x)
+    sums = [power.sum(axis=0)]
+    for _ in range(highest):
+        power = power * x
+        sums.append(power.sum(axis=0))
+    return xp.stack(sums)
+
+
+def difference_moment(sums: Any, k: int) -> Any:
+    """Return `Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from its power sums (eq. 9'' with v = w = 1)."""
+    xp = namespace(sums)
+    signs = as_array_like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
+    needed = sums[: 2 * k + 1, :]
+    return clip((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)
 
 
 # ---------------------------------------------------------------- third order

@@ -1,11 +1,12 @@
-"""The sample: standardised features and a target, with sums over features that are carried from round to round.
+"""The sample: standardised features and a target, with moments and sums over features that a round needs.
 
-These sums are additive: those over dropped features are subtracted. Equations are in docs/explanation/mathematics.md.
+Sums over pairs of samples are carried from round to round: those over dropped features are subtracted. Equations are
+numbered as in docs/explanation/mathematics.md.
 """
 
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +17,15 @@ from randsel._numerics.arrays import (
     astype,
     coarse_gram,
     coarse_products,
+    column_ranges,
     device_of,
-    dot,
     is_single,
     machine_epsilon,
     namespace,
     on_host,
-    rowwise_dot,
-    symmetric_product,
-    to_device,
+    root_above_rounding,
+    second_and_fourth_power_sums,
+    take_columns,
     to_double,
     to_floats,
     to_numpy,
@@ -33,6 +34,7 @@ from randsel._numerics.columns import (
     ColumnSource,
     keep_columns,
     load_columns,
+    map_blocks,
     select_columns,
     sum_blocks,
     take_centred_rows,
@@ -46,10 +48,10 @@ from randsel._numerics.kernels import (
     gram,
     null_scale,
     sum_log_factors,
+    sum_squared_differences,
 )
-from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
-from randsel.contribution._error_bounds import STRIP, ColumnMoments
+from randsel.contribution._sketch import STRIP, Sketch, probe_vectors
 from randsel.targets import Target
 
 #: Number of rows from which products over features are in single precision.
@@ -62,9 +64,110 @@ MAX_EXPONENT_ROUNDING = 1e-3
 FEW_FEATURES = 64
 #: Number of features above which distances come from the pair sums, which the closed form needs anyway.
 MANY_FEATURES = 512
-#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched: faster on one core for wide
-#: tables, not on a GPU (`make bench-sketch` prints by how much).
-PROBES, SKETCH_ROWS, SKETCH_RATIO = 32, 512, 8
+#: Rows, and features per row, from which Σ d² is sketched: faster on one core for wide tables, not on a GPU
+#: (`make bench-sketch` prints by how much).
+SKETCH_ROWS, SKETCH_RATIO = 512, 8
+#: Number of features above which a round uses the extremes of an earlier round, which still bound its columns.
+INHERIT_EXTREMES = 1024
+
+
+# ---------------------------------------------------------------- moments of columns
+
+
+class Extremes(NamedTuple):
+    """Bounds on moments that hold for every column."""
+
+    least_range: float
+    largest_range: float
+    largest_norm_ratio: float  #: of `‖d‖ / ‖U(d)‖`, where that is finite
+    largest_pair_norm: float  #: of `‖d‖`
+
+
+@dataclass(frozen=True)
+class ColumnMoments:
+    """Moments of the columns, in double precision.
+
+    Attributes
+    ----------
+    values
+        One row per moment; the properties name them.
+    extremes
+        Bounds that hold for all columns; while features are many, those of an earlier round.
+    outlying
+        Mask of columns dominated by one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`, for which single precision is not accurate
+        enough; None if there are none.
+    """
+
+    values: Any
+    extremes: Extremes
+    outlying: Any
+
+    @classmethod
+    def from_columns(cls, X: Any) -> "ColumnMoments":
+        """Compute the moments of the columns of an array or a source."""
+        blocks = list(map_blocks(X, STRIP, _moments_of_block))
+        values = namespace(blocks[0]).concat(blocks, axis=1)
+        return cls(values, _extremes(values), _outlying(values))
+
+    @classmethod
+    def restore(cls, values: Any, extremes: Extremes, *, any_outlying: bool) -> "ColumnMoments":
+        """Return moments that were stored in a file."""
+        return cls(values, extremes, _outlying(values) if any_outlying else None)
+
+    @property
+    def second(self) -> Any:
+        """`Σ_p x_p²`."""
+        return self.values[0]
+
+    @property
+    def fourth(self) -> Any:
+        """`Σ_p x_p⁴`."""
+        return self.values[1]
+
+    @property
+    def range(self) -> Any:
+        """Largest value less the smallest."""
+        return self.values[2]
+
+    @property
+    def u_centred_norm(self) -> Any:
+        """`‖U(x xᵀ)‖` (eq. 9)."""
+        return self.values[3]
+
+    @property
+    def pair_norm(self) -> Any:
+        """`‖d‖`, the norm of the squared differences (eq. 12)."""
+        return self.values[4]
+
+    def take(self, index: Any) -> "ColumnMoments":
+        """Return the moments of some columns."""
+        values = take_columns(self.values, index)
+        # Few features: one transfer is faster than operations on a device.
+        extremes = self.extremes if values.shape[1] > INHERIT_EXTREMES else _extremes(to_numpy(values))
+        # Columns without outliers still have none when some of them are dropped.
+        return ColumnMoments(values, extremes, None if self.outlying is None else _outlying(values))
+
+
+def _moments_of_block(block: Any) -> Any:
+    xp, m, (low, high) = namespace(block), len(block), column_ranges(block)
+    second, fourth = second_and_fourth_power_sums(block)
+    # ‖U(x xᵀ)‖² from (9), and below ‖d‖ from (12).
+    square = second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * (m / (m - 2))
+    u_centred_norm = root_above_rounding(square, second**2, m, xp.float64)
+    pair_norm = (2 * m * fourth + 6 * second**2) ** 0.5
+    return xp.stack([second, fourth, to_double(high) - to_double(low), u_centred_norm, pair_norm])
+
+
+def _extremes(values: Any) -> Extremes:
+    xp, (_, _, span, u_centred_norm, pair_norm) = namespace(values), values
+    norm_ratio = pair_norm / xp.where(u_centred_norm > 0, 2 * u_centred_norm, np.inf)
+    return Extremes(*to_floats(xp.min(span), xp.max(span), xp.max(norm_ratio), xp.max(pair_norm)))
+
+
+def _outlying(values: Any) -> Any:
+    _, _, _, u_centred_norm, pair_norm = values
+    outlying = (u_centred_norm > 0) & (40 * u_centred_norm < pair_norm)
+    return outlying if bool(namespace(outlying).any(outlying)) else None
 
 
 # ---------------------------------------------------------------- precision
@@ -126,99 +229,6 @@ class Precision:
 
 
 # ---------------------------------------------------------------- sums over features
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """The part of `Σ_j d²` that costs no further Gram matrix: `Σ_j d² = r_p + r_q - constant + R_pq` (eq. 10').
-
-    Attributes
-    ----------
-    rows, constant
-        `r` and the constant.
-    diagonal
-        Diagonal of R.
-    probes
-        R times random vectors, from which its norm is estimated without R.
-    """
-
-    rows: Any
-    constant: Any
-    diagonal: Any
-    probes: Any
-
-    @classmethod
-    def from_block(cls, x: Any, z: Any) -> "Sketch":
-        """Compute the sketch of a block of columns with probe vectors z."""
-        xp, m = namespace(x), x.shape[0]
-        square = x * x
-        cube = square * x
-        # A last column of 1/m makes the same products give means over the rows.
-        vectors = xp.concat([z, xp.ones_like(z[:, :1]) / m], axis=1)
-        squares, cubes = square.T @ vectors, cube.T @ vectors
-        second = squares[:, -1]  # E[x²]
-        squares[:, :-1] *= 6.0
-        cubes[:, :-1] *= -4.0
-        # R z = 6 S Sᵀ z - 4 (C Xᵀ + X Cᵀ) z. As z has mean zero, centring S and C only centres the result, below.
-        by_square, by_x = square @ squares, x @ cubes
-        applied = by_square[:, :-1] + by_x[:, :-1] + cube @ (x.T @ (z * -4.0))
-        second_sum, third_sum = to_double(by_square[:, -1]), to_double(by_x[:, -1])
-        fourth_sum = to_double((square * square).sum(axis=1))
-        constant = 6.0 * to_double(second * second).sum()
-        # d = 0 for p = q, so that R_pp = constant - 2 r_p.
-        return cls(
-            rows=fourth_sum + 6.0 * second_sum - 4.0 * third_sum,
-            constant=constant,
-            diagonal=8.0 * third_sum - 2.0 * fourth_sum - 12.0 * second_sum + constant,
-            probes=to_double(applied - applied.mean(axis=0)),
-        )
-
-    def add(self, other: "Sketch", sign: float = 1.0) -> "Sketch":
-        """Return the sketch of the columns of both, or with sign=-1 of those of `self` without `other`."""
-        names = [entry.name for entry in fields(self)]
-        return Sketch(*(getattr(self, name) + sign * getattr(other, name) for name in names))
-
-    def __add__(self, other: "Sketch") -> "Sketch":
-        return self.add(other)
-
-    def fit_to_gram(self, products: Any) -> tuple[float, Any, float]:
-        """Approximate `Σ_j d²` by `slope · products_pq + row_p + row_q`; return slope, row and a bound on the error.
-
-        The cube of a column is nearly a multiple of the column, so most of R is a multiple of the Gram matrix. The
-        bound, on the norm of the error, is exceeded with probability 1e-5 at most.
-        """
-        z = probe_vectors(products)
-        gram_diagonal = to_double(namespace(products).linalg.diagonal(products))
-        gram_probes, z = to_double(products @ z), to_double(z)
-        # Without the diagonals, which belong to no pair of different rows.
-        gram_probes -= gram_diagonal[:, None] * z
-        probes = self.probes - self.diagonal[:, None] * z
-        overlap, gram_square = to_floats(dot(probes, gram_probes), dot(gram_probes, gram_probes))
-        slope = overlap / max(gram_square, 1e-300)
-        residual, residual_diagonal = probes - slope * gram_probes, self.diagonal - slope * gram_diagonal
-        measured, along_ones = to_floats(dot(residual, residual), dot(residual_diagonal, residual_diagonal))
-        # Twice the norm that the probe vectors measure; they have mean zero, so add the image of the constant vector.
-        bound = (4.0 * measured / PROBES + along_ones / len(z)) ** 0.5
-        return slope, self.rows - 0.5 * self.constant, bound
-
-
-def probe_vectors(other: Any) -> Any:
-    """Return fixed random vectors of mean zero, in the type and on the device of another array."""
-    if on_host(other):
-        return _probe_vectors(other.shape[0]).astype(other.dtype)
-    return _probe_vectors_on_device(str(device_of(other)), other.shape[0], other.dtype)
-
-
-@lru_cache(maxsize=2)
-def _probe_vectors_on_device(device: str, m: int, dtype: Any) -> Any:
-    return astype(to_device(_probe_vectors(m), device), dtype)
-
-
-@lru_cache(maxsize=2)
-def _probe_vectors(m: int) -> Array:
-    z: Array = generator(0).standard_normal((m, PROBES))
-    z -= z.mean(axis=0)
-    return z
 
 
 @dataclass(frozen=True)
@@ -288,14 +298,6 @@ class PairSums:
         norms = to_double(namespace(self.products).linalg.diagonal(self.products))
         add_outer_sum(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
         return terms, second_order * bound
-
-
-def sum_squared_differences(X: Any) -> Any:
-    """Return `Σ_j d²`, with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
-    square = X * X
-    d2 = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
-    add_outer_sum(d2, rowwise_dot(square, square))
-    return d2
 
 
 def _sum_squared_differences_of_block(block: Any, dtype: Any) -> Any:
@@ -417,16 +419,12 @@ class Sample:
             return distances_from_gram(self.fixed_products) * -gamma
         return sum_log_factors(select_columns(self.X, self.fixed), gamma, self.factor)
 
-    @cached_property
-    def _farthest(self) -> float:
-        """Largest squared distance of a row from zero."""
-        return float(self.xp.linalg.diagonal(self.sums.products).max())
-
     def resolves(self, gamma: float) -> bool:
         """Whether the precision of pairs suffices for γ times a distance: single does not if rows lie far from zero."""
         if not self.precision.single_pairs or not self.has_sums:
             return True
-        return gamma * self._farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
+        farthest = float(self.xp.linalg.diagonal(self.sums.products).max())  # largest squared distance from zero
+        return gamma * farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
 
     def check_gamma(self, gamma: float) -> None:
         """Raise ValueError if γ is so small that the kernel is one; too large a γ is noticed in the kernel itself."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
+    as_array_like,
     as_index,
     astype,
     clip,
@@ -22,6 +23,7 @@ from randsel._numerics.arrays import (
     to_numpy,
     without_gradients,
 )
+from randsel._numerics.columns import map_blocks
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
 from randsel.contribution import (
@@ -33,8 +35,7 @@ from randsel.contribution import (
     map_row_blocks,
     row_blocks,
 )
-from randsel.culling._noise import Chance, fourth_moments
-from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, RecordedRounds, Round, number_to_drop
+from randsel.culling._path import DROP, MIN_FEATURES, WIDTH, Chance, CullingPath, RecordedRounds, Round, number_to_drop
 
 #: The median absolute deviation of normal values, times this, is their standard deviation.
 NORMAL_MAD = 1.4826
@@ -368,3 +369,19 @@ def _alignment(sample: Sample, gamma: float) -> float:
     return unbiased_alignment(
         kernel, sample.target.matrices(sample.precision.pair_dtype)[1], sample.target.u_centred_norm
     )
+
+
+def fourth_moments(sample: Sample) -> Array:
+    """Return the weighted mean of the fourth powers of every feature, divided by its squared mean square."""
+    weights = as_array_like(np.ones(sample.X.shape[0]), sample.target.Y)
+    if sample.target.weights is not None:
+        weights = sample.target.weights
+    return np.concatenate(list(map_blocks(sample.columns_in_product_dtype, WIDTH, _fourth_moments_of_block, weights)))
+
+
+def _fourth_moments_of_block(block: Any, weights: Any) -> Array:
+    weights = astype(weights, block.dtype)
+    squares = block * block
+    total = weights.sum()
+    mean_squares = clip(weights @ squares / total, 1e-30, None)
+    return to_numpy(weights @ (squares * squares) / total / (mean_squares * mean_squares))

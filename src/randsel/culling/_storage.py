@@ -12,8 +12,7 @@ from randsel._numerics.columns import keep_columns
 from randsel._utils.files import Stages, check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.contribution import ColumnMoments, Extremes, PairSums, Precision, Sample, Sketch
-from randsel.culling._noise import Chance
-from randsel.culling._path import ARRAYS, NUMBERS, PER_FEATURE, CullingPath, RecordedRounds, Round
+from randsel.culling._path import ARRAYS, NUMBERS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
 from randsel.culling._rounds import CullingState, FinishedRound
 
 #: Largest n_features × n_classes for which alignments by chance are simulated; only damaged files exceed it.
@@ -103,11 +102,7 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     return [
         Round(
             **{name: split[name][number] for name in ARRAYS},
-            gamma=float(arrays["gamma"][number]),
-            alignment=float(arrays["alignment"][number]),
-            ridge=float(arrays["ridge"][number]),
-            fourth_moment=float(arrays["fourth_moment"][number]),
-            size=int(arrays["size"][number]),
+            **{name: arrays[name][number].item() for name in NUMBERS},
             by_chance=chance,
             errors=errors[number],
         )

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from randsel._numerics.arrays import take_columns
+from randsel._numerics.column_sources import Scaling
 from randsel._numerics.columns import ColumnSource, centre_rows, map_blocks, sum_blocks
 from randsel._numerics.missing import count_nonfinite, find_refused
-from randsel._numerics.nuisance import Nuisance
-from randsel._numerics.standardise import ALL_CONSTANT, standardise_columns
+from randsel._numerics.standardise import ALL_CONSTANT
 from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
@@ -47,20 +47,11 @@ class ClusterColumns(ColumnSource):
     computes_elsewhere: ClassVar[bool] = True
 
     @classmethod
-    def from_array(
-        cls,
-        X: Any,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int | None,
-        max_missing: float = 1.0,
-        nuisance: Nuisance | None = None,
-    ) -> tuple["ClusterColumns", Array]:
+    def from_array(cls, X: Any, scaling: Scaling, max_bytes: int | None) -> tuple["ClusterColumns", Array]:
         """Return the columns of a Dask array that vary, standardised, and their indices."""
         X, executor = rechunk_by_columns(X), Executor.for_array(X)
-        standardise, samples = delay(_standardise_block, nout=2), delay_argument((weights, nuisance))
-        results = [standardise(chunk, samples, scale, max_missing) for chunk in X.to_delayed()[0]]
+        standardise, delayed_scaling = delay(_standardise_block, nout=2), delay_argument(scaling)
+        results = [standardise(chunk, delayed_scaling) for chunk in X.to_delayed()[0]]
         blocks, summaries = [block for block, _ in results], [summary for _, summary in results]
         is_persisted = X.nbytes < MEMORY_FRACTION * executor.memory()
         if is_persisted:
@@ -71,7 +62,7 @@ class ClusterColumns(ColumnSource):
         varies = np.concatenate(masks)
         if not varies.any():
             raise ValueError(ALL_CONSTANT)
-        dtype = X.dtype if scale else np.dtype(np.float64)
+        dtype = X.dtype if scaling.scale else np.dtype(np.float64)
         if max_bytes is None:
             # the largest block of the table on a worker, or a matrix of 2000 × 2000 pairs of rows
             max_bytes = max(max(X.chunks[1]) * len(X) * dtype.itemsize, 8 * min(len(X), 2000) ** 2)
@@ -159,11 +150,6 @@ class ClusterColumns(ColumnSource):
         tasks = [call(function, self._delay(identity, rows), rows, *arguments) for rows in map(delay_argument, blocks)]
         return self.executor.compute(tasks)
 
-    def take_centred_rows(self, rows: Array) -> Any:
-        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
-        columns = replace(self, rows=rows if self.rows is None else self.rows[rows])
-        return columns.keep(np.ones(columns.shape[1], dtype=bool))
-
     def _without_empty_blocks(self) -> "ClusterColumns":
         if all(self.widths):
             return self
@@ -220,16 +206,13 @@ def split_at(indices: Array, ends: Array) -> list[Array]:
 # ---------------------------------------------------------------- functions that workers call
 
 
-def _standardise_block(
-    block: Array, samples: tuple[Array | None, Nuisance | None], scale: bool | str, max_missing: float
-) -> tuple[Array, tuple[Array, tuple[Array, Array]]]:
+def _standardise_block(block: Array, scaling: Scaling) -> tuple[Array, tuple[Array, tuple[Array, Array]]]:
     """Standardise a block, and return which columns vary and how many values are not finite."""
     nonfinite = count_nonfinite(block)
     if nonfinite[1].any():
         return block[:, :0], (np.zeros(block.shape[1], dtype=bool), nonfinite)
-    weights, nuisance = samples
     with one_blas_thread():
-        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale, max_missing, nuisance)
+        Z, varies = scaling.apply(np.ascontiguousarray(block))
     return Z, (varies, nonfinite)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import RemoteTable
+from randsel._numerics.column_sources import Scaling
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay
@@ -191,19 +192,9 @@ class DaskTable(RemoteTable):
         blocks = rechunk_by_columns(self.collection).to_delayed()[0]
         return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
-    def standardised_columns(
-        self,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int | None,
-        max_missing: float = 1.0,
-        nuisance: Any = None,
-    ) -> tuple[ClusterColumns, Array]:
+    def standardised_columns(self, scaling: Scaling, max_bytes: int | None) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
-        return ClusterColumns.from_array(
-            self.collection, weights, scale=scale, max_bytes=max_bytes, max_missing=max_missing, nuisance=nuisance
-        )
+        return ClusterColumns.from_array(self.collection, scaling, max_bytes)
 
     def rank_functions(
         self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0

@@ -17,7 +17,7 @@ from randsel._numerics.arrays import (
     to_double,
     to_numpy,
 )
-from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, SparseColumns, stored_bytes
+from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, Scaling, SparseColumns, stored_bytes
 from randsel._numerics.columns import ColumnSource, canonical_order, memory_for_columns
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
@@ -54,7 +54,7 @@ def _standardised(
     In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
     With coarse products, or a table read in blocks, rounding has larger effects than the order.
     """
-    options: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
+    scaling = Scaling(weights, scale, selector.max_missing, nuisance)
     max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
     if (remote := remote_table(X)) is not None:
         if selector.kernel == "rank" or selector.estimator != "exact" or selector.device not in (None, "cpu"):
@@ -62,25 +62,25 @@ def _standardised(
                 "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                 "array in memory, such as X.compute()."
             )
-        columns, indices = remote.standardised_columns(weights, max_bytes=max_bytes, **options)
+        columns, indices = remote.standardised_columns(scaling, max_bytes)
         selector.missing_counts_ = columns.n_missing
         return columns, indices
     device = check_device(selector.device, X)
     if is_sparse(X):
         _refuse_other_than_exact(selector, "X is sparse and too large for a dense array")
         limit = DEFAULT_BYTES if max_bytes is None else _memory_beside_stored(X, selector.max_memory, max_bytes)
-        return SparseColumns.from_matrix(X, weights, max_bytes=limit, device=device, **options)
+        return SparseColumns.from_matrix(X, scaling, max_bytes=limit, device=device)
     if selector.device == "cpu":
         X = to_numpy(X)
     if max_bytes is not None and on_host(X) and X.size * (X.itemsize if scale else 8) > max_bytes:
         _refuse_other_than_exact(selector, "max_memory is too small for X")
-        stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **options)
+        stream = MappedColumns.from_table(X, scaling, max_bytes=max_bytes, device=device)
         return stream, stream.columns
     size = math.prod(X.shape)
     if size <= SMALL_TABLE and (max_bytes is None or 8 * size <= max_bytes):
         X = to_double(X)
     complete = not selector.missing_counts_.any()
-    Z, varies = standardise(to_device(X, device), weights, **options, complete=complete)
+    Z, varies = standardise(to_device(X, device), weights, scale, selector.max_missing, nuisance, complete=complete)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)

@@ -30,7 +30,7 @@ from randsel._sklearn.base import (
     check_number_to_select,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
 )
 from randsel._utils.files import NO_CHECKPOINT, Checkpoint, open_checkpoint
 from randsel._utils.text import optional, warn
@@ -385,11 +385,8 @@ class InteractionScan(Selector):
             )
             n_selected = len(selected)
         order = np.concatenate([selected, order[~np.isin(order, selected)]])
-        self.order_, self.ranking_ = rank_columns(
-            order, n_features, len(selected) if n_selected is None else n_selected
-        )
-        self.support_ = self.ranking_ == 1
-        self.n_features_ = int(self.support_.sum())
+        n_to_select = len(selected) if n_selected is None else n_selected
+        self.__dict__.update(ranking_attributes(order, n_features, n_to_select))
 
     def _list_more_results(self) -> dict[str, Array]:
         """Return the partner of each feature, if their pair is significant after correction for all pairs."""

@@ -30,7 +30,7 @@ from randsel._sklearn.base import (
     drop_unweighted_rows,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
 )
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
@@ -49,6 +49,7 @@ from randsel.culling import (
     Round,
     Rules,
     cull,
+    merge_functions,
     path_sizes,
     permutation_test,
     restore_state,
@@ -322,7 +323,7 @@ class RandSel(StandInsMixin, Selector):
             check_strata(y, annotations.batch, "batch")
         nuisance = annotations.nuisance(len(y), weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
-        columns_to_keep(self, n_to_select)
+        columns_to_keep(self, n_to_select)  # raises an error if `always_keep` is wrong, before anything is computed
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, annotations, kind, seed)
         Z, columns = prepare_features(self, X, self._scale(), weights, nuisance)
@@ -330,8 +331,8 @@ class RandSel(StandInsMixin, Selector):
             warn_of_incomplete_columns(self, self.missing_counts_, len(y))
         if nuisance is not None:
             warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns)
-        fixed = np.zeros(len(columns), dtype=bool)
-        fixed[positions_to_keep(self, columns)] = True
+        always_kept, fixed = positions_to_keep(self, columns), np.zeros(len(columns), dtype=bool)
+        fixed[always_kept] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
         target = Target.encode(y, kind, weights, annotations.groups, nuisance, annotations.units)
@@ -339,7 +340,8 @@ class RandSel(StandInsMixin, Selector):
         sample = Sample.from_columns(Z, target, fixed, FACTORS[self.kernel])
         del Z
         noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, y)
-        with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
+        preparation = self._prepare_culling(sample, columns, always_kept, n_to_select, checkpoint, seed)
+        with preparation as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(
                 self._name_features(path, columns),
@@ -387,17 +389,17 @@ class RandSel(StandInsMixin, Selector):
         return open_checkpoint(self.checkpoint, identity, seed)
 
     @contextmanager
-    def _observe(
+    def _prepare_culling(
         self,
         sample: Sample,
         columns: Array,
+        always_kept: list[int],
         n_to_select: int | None,
         checkpoint: AbstractContextManager[Checkpoint | None],
         seed: int,
     ) -> Iterator[tuple[CullingState, Draws, list[Observer]]]:
         """Yield the state to cull from, the draws, and the observers of rounds: `verbose`, callbacks, checkpoint."""
         rows, n = sample.X.shape
-        always_kept = positions_to_keep(self, columns)
         n_rounds = len(path_sizes(n, self.drop, max(self.min_features, len(always_kept))))
         with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
             draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
@@ -433,20 +435,15 @@ class RandSel(StandInsMixin, Selector):
 
     def _name_features(self, path: CullingPath, columns: Array) -> CullingPath:
         """Return the path with the columns of X as features."""
-        return path.merge_functions(columns, self.min_features) if self.kernel == "rank" else path.relabel(columns)
+        return merge_functions(path, columns, self.min_features) if self.kernel == "rank" else path.relabel(columns)
 
     def _results(self, path: CullingPath, n_to_select: int | None) -> dict[str, Any]:
         """Return the attributes of the fitted estimator."""
         n_to_select = len(path.best_round.features) if n_to_select is None else n_to_select
-        order, ranks = rank_columns(path.order, self.n_features_in_, n_to_select)
-        support = ranks == 1
         return {
+            **ranking_attributes(path.order, self.n_features_in_, n_to_select),
             "path_": path,
             "fixed_": path.fixed,
-            "order_": order,
-            "ranking_": ranks,
-            "support_": support,
-            "n_features_": int(support.sum()),
             "stands_out_": path.stands_out,
             "permutation_pvalue_": path.noise_pvalue,
         }

@@ -17,7 +17,7 @@ from randsel._sklearn.base import (
     check_data,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
 )
 from randsel._utils.typing import Array
 from randsel.interactions import (
@@ -174,7 +174,5 @@ class SmallestSet(Selector):
         self.steps_ = np.array(steps, dtype=[("feature", np.intp), ("added", bool), ("p", float)])
         others = columns[np.argsort(-candidates.scores, kind="stable")[: len(columns) - len(result.members)]]
         others = others[np.argsort(self.pvalues_[others], kind="stable")]
-        self.n_features_ = len(self.selected_)
         order = np.concatenate([self.selected_, others])
-        self.order_, self.ranking_ = rank_columns(order, n_features, self.n_features_)
-        self.support_ = self.ranking_ == 1
+        self.__dict__.update(ranking_attributes(order, n_features, len(self.selected_)))

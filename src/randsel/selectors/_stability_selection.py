@@ -36,7 +36,7 @@ from randsel._sklearn.base import (
     drop_unweighted_rows,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
     warn_of_reordered_rows,
 )
 from randsel._utils.files import FinishedParts, check_arrays, open_checkpoint
@@ -395,9 +395,7 @@ class StabilitySelection(Selector):
         order = np.lexsort((-frequencies.mean(axis=1), -probabilities))
         self.probabilities_ = np.zeros(self.n_features_in_)
         self.probabilities_[problem.columns] = probabilities
-        self.order_, self.ranking_ = rank_columns(problem.columns[order], self.n_features_in_, n_to_select)
-        self.support_ = self.ranking_ == 1
-        self.n_features_ = int(self.support_.sum())
+        self.__dict__.update(ranking_attributes(problem.columns[order], self.n_features_in_, n_to_select))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
