@@ -97,7 +97,7 @@ def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:
 def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     """Return the rounds that `_stack_rounds` concatenated."""
     ends = {name: np.cumsum(arrays[f"n_{name}"])[:-1].astype(int) for name in ("features", "dropped", "fixed")}
-    split = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
+    split: dict[str, Any] = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
     errors = np.reshape(arrays["errors"], (len(arrays["gamma"]), -1))
     return [
         Round(
