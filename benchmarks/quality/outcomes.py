@@ -28,7 +28,6 @@ from outcomes_survival import survival_cells
 from outcomes_tables import table_cells
 from simulation import Benchmark, main
 
-
 #: Data sets of cells whose figures are so close to a goal that fewer do not decide.
 MORE_SETS = {
     "covariates/error/linear/numbers": 800,

@@ -77,6 +77,7 @@ def test_targets_that_cannot_be_used(data):
     X, y = data
     check_refused("one class only", X, np.zeros(30))
     check_refused(r"one class only \('sick'\)", X, np.array(["sick"] * 30))
+    check_refused("each of the 30 samples has a class of its own", X, np.array([f"patient {i}" for i in range(30)]))
     check_refused(
         "30 distinct numbers as text, such as '0.5'; pass numbers", X, np.array([f"{i}.5" for i in range(30)])
     )

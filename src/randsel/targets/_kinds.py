@@ -121,7 +121,7 @@ class Classes(OutcomeKind):
     limits_of_folds = ("members of the smallest class", "groups of a class")
 
     def check(self, y: Array) -> None:
-        """Raise ValueError if there is only one class, or if y holds numbers that are written as text."""
+        """Raise ValueError if there is one class only or one per sample, or if y holds numbers as text."""
         levels = np.unique(y).tolist()
         if len(levels) < 2:
             problem = f"y has one class only ({levels[0]!r}), so no feature can separate classes"
@@ -129,6 +129,9 @@ class Classes(OutcomeKind):
         if len(levels) > max(MAX_DOUBTFUL, len(y) / 2) and all(_is_number_as_text(level) for level in levels):
             problem = f"y holds {len(levels)} distinct numbers as text, such as {levels[0]!r}"
             raise ValueError(f"{problem}; pass numbers: np.asarray(y, dtype=float).")
+        if len(levels) == len(y) > MAX_CLASS_CODES:
+            problem = f"each of the {len(y)} samples has a class of its own in y, such as {levels[0]!r}"
+            raise ValueError(f"{problem}, so no class can be compared with another; pass classes of several samples.")
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:
         """Return ±1 for two classes, one-hot columns for more; centred."""
