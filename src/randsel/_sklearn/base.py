@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import compress
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from randsel._sklearn.notebook import NotebookMixin
 from randsel._utils.jobs import ordered_map
 from randsel._utils.text import warn
 from randsel._utils.typing import Array
-from randsel.targets import CLASSES, Annotations, OutcomeKind, check_outcome, find_kind, warn_of_guess
+from randsel.targets import CLASSES, KINDS, Annotations, OutcomeKind, check_outcome, find_kind, warn_of_guess
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -43,7 +44,10 @@ except ImportError:
 
 
 #: Names of scikit-learn that other files import from here.
-__all__ = ["CallbackSupportMixin", "HasMethods", "Interval", "RealNotInt", "StrOptions", "fit_context"]
+__all__ = ["CallbackSupportMixin", "HasMethods", "Interval", "StrOptions", "fit_context"]
+#: Constraints of the parameters `n_features_to_select`, which may also be None or "auto", and `target`.
+COUNT_OR_FRACTION = [Interval(Integral, 1, None, closed="left"), Interval(RealNotInt, 0, 1, closed="right")]
+TARGET = [StrOptions({"auto", *KINDS})]
 
 # ---------------------------------------------------------------- checks of data and parameters
 

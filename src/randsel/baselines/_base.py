@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from randsel._numerics.columns import canonical_order
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import standardise
 from randsel._sklearn.base import (
+    COUNT_OR_FRACTION,
+    TARGET,
     Interval,
-    RealNotInt,
     Selector,
-    StrOptions,
     Task,
     check_data,
     check_number_to_select,
@@ -23,16 +23,12 @@ from randsel._sklearn.base import (
     ranking_attributes,
 )
 from randsel._utils.typing import Array
-from randsel.targets import KINDS, OutcomeKind
+from randsel.targets import OutcomeKind
 
 #: Constraints of parameters that several methods have.
 COUNT_AND_TARGET: dict[str, list[Any]] = {
-    "n_features_to_select": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(RealNotInt, 0, 1, closed="right"),
-        None,
-    ],
-    "target": [StrOptions({"auto", *KINDS})],
+    "n_features_to_select": [*COUNT_OR_FRACTION, None],
+    "target": TARGET,
 }
 COMMON = {**COUNT_AND_TARGET, "scale": ["boolean"]}
 FRACTION = [Interval(Real, 0, 1, closed="neither"), None]

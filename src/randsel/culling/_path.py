@@ -38,7 +38,6 @@ PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 #: Fields of `Round` that are numbers.
 NUMBERS = ("gamma", "alignment", "ridge", "fourth_moment", "size")
-
 #: Permutations of y: the p-value is at least 0.01, and the test costs less than a tenth of a path.
 N_PERMUTATIONS = 99
 #: Columns per block.
@@ -360,6 +359,9 @@ def permutation_test(
     y: Array | None = None,
 ) -> float:
     """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
+
+    The statistics are the largest squared correlation with y, for the best feature, and the mean over all features.
+    Permutations of y keep the correlations among the features as they are.
 
     Permutations stay within batches. With groups, they exchange the outcomes of whole groups if the outcome is constant
     in every group, and permute within groups if it varies in every group. If it varies in some groups only, they do

@@ -97,15 +97,11 @@ def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:
 def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     """Return the rounds that `_stack_rounds` concatenated."""
     ends = {name: np.cumsum(arrays[f"n_{name}"])[:-1].astype(int) for name in ("features", "dropped", "fixed")}
-    split: dict[str, Any] = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
-    errors = np.reshape(arrays["errors"], (len(arrays["gamma"]), -1))
+    values: dict[str, Any] = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
+    values |= {name: arrays[name].tolist() for name in NUMBERS}
+    values["errors"] = np.reshape(arrays["errors"], (len(arrays["gamma"]), -1))
     return [
-        Round(
-            **{name: split[name][number] for name in ARRAYS},
-            **{name: arrays[name][number].item() for name in NUMBERS},
-            by_chance=chance,
-            errors=errors[number],
-        )
+        Round(by_chance=chance, **{name: of_rounds[number] for name, of_rounds in values.items()})
         for number in range(len(arrays["gamma"]))
     ]
 

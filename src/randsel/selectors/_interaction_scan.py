@@ -20,8 +20,9 @@ from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.nuisance import Covariates
 from randsel._numerics.rank_functions import RankFunctions
 from randsel._sklearn.base import (
+    COUNT_OR_FRACTION,
+    TARGET,
     Interval,
-    RealNotInt,
     Selector,
     Steps,
     StrOptions,
@@ -47,7 +48,6 @@ from randsel.interactions import (
     scan_interactions,
 )
 from randsel.selectors._rank_tests import check_tested_data, prepare_tests
-from randsel.targets import KINDS
 
 #: Number of pairs that are reported by default.
 DEFAULT_PAIRS = 1000
@@ -159,11 +159,7 @@ class InteractionScan(Selector):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_features_to_select": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="right"),
-            None,
-        ],
+        "n_features_to_select": [*COUNT_OR_FRACTION, None],
         "alpha": [Interval(Real, 0, 1, closed="neither"), None],
         "n_functions": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "decay": [Interval(Real, 0, 1, closed="right")],
@@ -172,7 +168,7 @@ class InteractionScan(Selector):
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "with_covariates": ["boolean"],
         "max_missing": [Interval(Real, 0, 1, closed="both")],
-        "target": [StrOptions({"auto", *KINDS})],
+        "target": TARGET,
         "device": [str, None],
         "n_jobs": [Integral, None],
         "checkpoint": [str, PathLike, None],

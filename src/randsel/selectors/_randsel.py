@@ -19,8 +19,9 @@ from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.standardise import SCALE
 from randsel._sklearn.annotations import check_strata, warn_of_explained_columns, warn_of_incomplete_columns
 from randsel._sklearn.base import (
+    COUNT_OR_FRACTION,
+    TARGET,
     Interval,
-    RealNotInt,
     Selector,
     Steps,
     StrOptions,
@@ -57,7 +58,7 @@ from randsel.culling import (
 )
 from randsel.selectors._features import array_on_device_of, columns_to_keep, positions_to_keep, prepare_features
 from randsel.selectors._stand_ins import StandInsMixin
-from randsel.targets import KINDS, Annotations, OutcomeKind, Target
+from randsel.targets import Annotations, OutcomeKind, Target
 
 #: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
@@ -197,11 +198,7 @@ class RandSel(StandInsMixin, Selector):
 
     _reads_sparse_blocks = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_features_to_select": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="right"),
-            StrOptions({"auto"}),
-        ],
+        "n_features_to_select": [*COUNT_OR_FRACTION, StrOptions({"auto"})],
         "estimator": [StrOptions(set(ESTIMATORS))],
         "criterion": [StrOptions({"auto", *CRITERIA})],
         "ridge": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -214,7 +211,7 @@ class RandSel(StandInsMixin, Selector):
         "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
         "always_keep": ["array-like", None],
-        "target": [StrOptions({"auto", *KINDS})],
+        "target": TARGET,
         "scale": ["boolean", StrOptions({"auto", "rank", "normal"})],
         "max_missing": [Interval(Real, 0, 1, closed="both")],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],

@@ -10,6 +10,7 @@ import numpy as np
 from randsel._numerics.arrays import remote_table, to_numpy
 from randsel._numerics.missing import MAX_MISSING
 from randsel._sklearn.base import (
+    TARGET,
     Interval,
     Selector,
     StrOptions,
@@ -30,7 +31,6 @@ from randsel.interactions import (
 )
 from randsel.interactions import SmallestSet as SetResult
 from randsel.selectors._rank_tests import check_tested_data, prepare_tests
-from randsel.targets import KINDS
 
 
 class SmallestSet(Selector):
@@ -99,7 +99,7 @@ class SmallestSet(Selector):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "max_missing": [Interval(Real, 0, 1, closed="both")],
-        "target": [StrOptions({"auto", *KINDS})],
+        "target": TARGET,
         "n_jobs": [Integral, None],
     }
 

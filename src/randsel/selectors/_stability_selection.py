@@ -25,9 +25,10 @@ from randsel._sklearn.annotations import (
     take_rows,
 )
 from randsel._sklearn.base import (
+    COUNT_OR_FRACTION,
+    TARGET,
     HasMethods,
     Interval,
-    RealNotInt,
     Selector,
     StrOptions,
     Task,
@@ -177,12 +178,8 @@ class StabilitySelection(Selector):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "selector": [HasMethods(["fit", "get_params"]), None],
-        "n_features_to_select": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="right"),
-            None,
-        ],
-        "target": [StrOptions({"auto", *KINDS})],
+        "n_features_to_select": [*COUNT_OR_FRACTION, None],
+        "target": TARGET,
         "scale": ["boolean"],
         "n_subsamples": [Interval(Integral, 1, None, closed="left")],
         "complementary": ["boolean", StrOptions({"auto"})],
@@ -318,8 +315,8 @@ class StabilitySelection(Selector):
         weights = None if accepted.get("sample_weight") is None else np.asarray(accepted["sample_weight"])
         hashed = (*_arrays_of(X), outcome, weights, covariates, *labels)
         columns = np.arange(self.n_features_in_)
-        self.missing_counts_ = _count_missing(X, len(columns))
-        return Problem(method, columns, _count_varying(X, len(columns)), strata, *labels, hashed)
+        self.missing_counts_, n_varying = _count_missing_and_varying(X, len(columns))
+        return Problem(method, columns, n_varying, strata, *labels, hashed)
 
     @contextmanager
     def _open_checkpoint(self, problem: Problem) -> Iterator[tuple[FinishedParts, int]]:
@@ -425,21 +422,16 @@ def _arrays_of(X: Any) -> tuple[Any, ...]:
     return values, (np.array(list(map(str, X.columns))) if hasattr(X, "columns") else None)
 
 
-def _count_missing(X: Any, n_features: int) -> Array:
-    """Return the number of missing values of every column; zeros if X is not an array or data frame in memory."""
-    if hasattr(X, "tocsr") or remote_table(X) is not None:
-        return np.zeros(n_features, dtype=int)
-    if hasattr(X, "isna"):
-        return np.asarray(X.isna().sum(axis=0), dtype=int)
-    values = np.asarray(X)
-    return np.isnan(values).sum(axis=0) if values.dtype.kind == "f" else np.zeros(n_features, dtype=int)
+def _count_missing_and_varying(X: Any, n_features: int) -> tuple[Array, int]:
+    """Return the number of missing values of every column, and the number of columns that vary.
 
-
-def _count_varying(X: Any, n_features: int) -> int:
-    """Return the number of columns that vary; all if X is not an array or data frame in memory."""
+    If X is not an array or data frame in memory, nothing is counted as missing, and every column as varying.
+    """
+    no_missing = np.zeros(n_features, dtype=int)
     if hasattr(X, "tocsr") or remote_table(X) is not None:
-        return n_features
+        return no_missing, n_features
     if hasattr(X, "nunique"):  # missing values of pandas do not compare
-        return max(int((X.nunique().to_numpy() > 1).sum()), 1)
+        return np.asarray(X.isna().sum(axis=0), dtype=int), max(int((X.nunique().to_numpy() > 1).sum()), 1)
     values = np.asarray(X)
-    return max(int((values != values[:1]).any(axis=0).sum()), 1)
+    missing = np.isnan(values).sum(axis=0) if values.dtype.kind == "f" else no_missing
+    return missing, max(int((values != values[:1]).any(axis=0).sum()), 1)
