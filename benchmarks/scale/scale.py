@@ -39,7 +39,7 @@ from randsel import RandSel, datasets, read_blocks
 from randsel._numerics.columns import ColumnSource, centre_rows, sum_blocks
 from randsel._numerics.rank_functions import rank_functions
 from randsel._numerics.standardise import standardise_columns
-from randsel.contribution import _closed_form
+from randsel.contribution import Weighting, _closed_form
 from randsel.contribution._bootstrap import Draws
 from randsel.contribution._closed_form import exact
 from randsel.contribution._sample import Sample
@@ -53,6 +53,10 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "scale.json"
 #: Settings of Dask for how much free memory a worker keeps.
 KEEPING = [f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_" for name in ("TRIM", "MMAP")]
+
+
+#: Weighting of the default criterion, once there is a residual.
+WEIGHTING = Weighting(residual=True)
 
 
 @dataclass
@@ -144,7 +148,7 @@ def one_round(sample, rows):
     notes = getattr(sample.X, "noted", Notes())
     notes.passes, notes.seconds, start = [], 0.0, time.process_time()
     culling._alignment(sample.take_rows(rows), gamma)
-    _closed_form._closed_form_of_block(sample.take_rows(rows), gamma)
+    _closed_form.closed_form(sample.take_rows(rows), gamma, WEIGHTING)
     return time.process_time() - start - notes.seconds, notes.passes
 
 
