@@ -334,7 +334,11 @@ def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
 
 def test_a_feature_takes_the_names_of_its_series_and_of_the_classes(panel):
     rng = np.random.default_rng(0)
-    gene, snp, dose = pd.Series(rng.random(40), name="gene"), pd.Series(rng.integers(0, 3, 40), name="snp"), rng.random(40)
+    gene, snp, dose = (
+        pd.Series(rng.random(40), name="gene"),
+        pd.Series(rng.integers(0, 3, 40), name="snp"),
+        rng.random(40),
+    )
     status = pd.Series(np.where(rng.random(40) < 0.5, "case", "control"), name="status")
     axes = plots.feature_panel(gene, status, ax=panel)
     assert ([label.get_text() for label in axes.get_xticklabels()], axes.get_ylabel()) == (["case", "control"], "gene")

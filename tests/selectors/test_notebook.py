@@ -70,7 +70,7 @@ def test_html_after_the_fit_has_a_verdict_and_escaped_names(data):
         html = selector.fit(X, y)._repr_html_()
         assert "of 10 features are selected." in html
         assert "&lt;b&gt;g0&lt;/b&gt;" in html
-        assert html.count("<th class=\"number\">") == len([c for c in selector.to_frame().dtypes if c.kind in "iuf"])
+        assert html.count('<th class="number">') == len([c for c in selector.to_frame().dtypes if c.kind in "iuf"])
         assert "<b>g" not in html.split("</table></div>")[0]
         bundle = selector._repr_mimebundle_()
         assert 'class="randsel"' in bundle["text/html"]
