@@ -1,12 +1,11 @@
 """What changed in the same donors, before and after?
 
 Twenty donors gave blood before and after a vaccination. Donors differ much more from each other than a donor differs
-from day to day, and 4 of 500 genes respond to the vaccine. Given the donor of every sample, the selectors compare each
+from day to day, and 4 of 500 genes respond to the vaccine. Given the donor of every sample, the tests compare each
 donor with themselves.
 
-To learn: name the donor. `groups=donor` tells the tests of `InteractionScan` which samples belong together, and
-`batch=donor` lets `RandSel` remove every donor's own level. A comparison that ignores donors loses what a paired one
-finds.
+To learn: name the donor. `groups=donor` tells the tests of `InteractionScan` which samples belong together. A comparison
+that ignores donors loses what a paired one finds.
 """
 
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from randsel import InteractionScan, RandSel
+from randsel import InteractionScan
 
 rng = np.random.default_rng(4)
 donor = np.repeat(np.arange(20), 2)
@@ -27,8 +26,6 @@ ignored = InteractionScan(order=1).fit(genes, after)
 paired = InteractionScan(order=1).fit(genes, after, groups=donor)
 print(f"Donors ignored: {ignored.n_features_} genes with q ≤ 0.05; smallest p = {ignored.main_pvalues_.min():.1e}")
 print(f"Same donors compared ({paired.comparison_}): {paired.get_support(indices=True)} with q ≤ 0.05")
-print(f"RandSel(4), donors ignored: {RandSel(4).fit(genes, after).get_support(indices=True)}")
-print(f"RandSel(4), batch=donor: {RandSel(4).fit(genes, after, batch=donor).get_support(indices=True)}")
 
 figure = Figure(figsize=(9.0, 3.2), layout="constrained")
 lines, *panels = figure.subplots(1, 3)
