@@ -62,7 +62,7 @@ def main():
             file = options.out / f"{name}.png"
             browser.picture(file, clip={"y": top, "width": width, "height": height})
             # few colours do for text and dots
-            Image.open(file).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+            Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
             print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB")
 
 
