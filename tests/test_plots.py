@@ -247,6 +247,18 @@ def test_a_heat_map_orders_samples_by_target(panel, categories):
     axes.figure.savefig(io.BytesIO(), format="png")
 
 
+def test_a_heat_map_names_the_colours_of_the_classes(panel):
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
+    legend = plots.feature_heatmap(X, np.array(["a", "b", "$c$"])[y], ax=panel).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["$c$", "a", "b"]
+    assert [handle.get_color() for handle in legend.legend_handles] == [*plots.CLASS_COLOURS[:3]]
+    panel.figure.draw_without_rendering()
+    assert legend.get_window_extent().y0 >= panel.get_window_extent().y1
+    for y_shown, options in ((y, {"labels": ()}), (X[:, 0], {"categories": False})):
+        axes = plots.feature_heatmap(X, y_shown, ax=plots.new_figure(4, 3).subplots(), **options)
+        assert axes.get_legend() is None
+
+
 def test_extreme_values_do_not_make_others_look_alike(panel):
     X = np.column_stack([np.r_[np.arange(39.0), 1e6], np.r_[np.zeros(38), 1.0, 5.0]])
     skewed, rare = plots.feature_heatmap(X, np.arange(40) % 2, ax=panel).images[0].get_array()

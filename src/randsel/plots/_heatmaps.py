@@ -1,10 +1,11 @@
 """Heat maps: samples by features, and pairs of features."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional
+from randsel._utils.text import format_label, optional
 from randsel._utils.typing import Array
 from randsel.plots._style import (
     are_classes,
@@ -25,7 +26,14 @@ DIAGONAL = "0.6"  # colour of the diagonal of a heat map of pairs; its scale has
 
 
 def feature_heatmap(
-    X: Any, y: Any, *, features: Any = None, names: Any = None, categories: bool | None = None, ax: Any = None
+    X: Any,
+    y: Any,
+    *,
+    features: Any = None,
+    names: Any = None,
+    categories: bool | None = None,
+    labels: Sequence[str] | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw the values of features (rows) in all samples (columns), which are ordered by the target.
 
@@ -39,6 +47,8 @@ def feature_heatmap(
         Names of the columns of X; None: those of the data frame or of the selector, or else their numbers.
     categories : bool, default=None
         Whether y are classes; None decides by the number of distinct values.
+    labels : sequence of str, default=None
+        Labels of the classes for the legend, in ascending order; None: the classes; an empty sequence: no legend.
     ax : matplotlib.axes.Axes, default=None
         Where to draw; None: a new figure.
 
@@ -64,20 +74,21 @@ def feature_heatmap(
     axes = prepare_axes(ax, (7.0, 1.6 + 0.22 * len(columns)))
     if categories is None:
         categories = are_classes(y)
-    codes = np.unique(y, return_inverse=True)[1]
+    classes, codes = np.unique(y, return_inverse=True)
     standard = _standardise(values)
     order = _order_samples(standard, codes, categories)
     image = axes.imshow(
         standard[order].T, aspect="auto", cmap="coolwarm", vmin=-LIMIT, vmax=LIMIT, interpolation="nearest"
     )
-    labels = _write_names(axes, columns, names)
-    axes.set_yticks(range(len(columns)), labels, parse_math=False, fontsize="small")
+    axes.set_yticks(range(len(columns)), _write_names(axes, columns, names), parse_math=False, fontsize="small")
     axes.set_xticks([])
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel(f"{len(y)} samples, by target", fontsize="small")
     colours = class_colours(codes[order]) if categories else low_to_high()(codes[order] / max(codes.max(), 1))
     _draw_target_bar(axes, colours, len(columns))
+    if categories:
+        _explain_colours(axes, [format_label(label) for label in classes] if labels is None else labels)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=15, pad=0.02, extend="both")
     bar.set_label("standard deviations", fontsize="small")
     bar.outline.set_visible(False)
@@ -125,6 +136,17 @@ def _draw_target_bar(axes: Any, colours: Array, n_rows: int) -> None:
     extent = (-0.5, len(colours) - 0.5, -0.7, -0.7 - height)
     axes.imshow(colors.to_rgba_array(colours)[None], aspect="auto", interpolation="nearest", extent=extent)
     axes.set_ylim(n_rows - 0.5, -0.7 - height)
+
+
+def _explain_colours(axes: Any, labels: Sequence[str]) -> None:
+    """Add a legend of the classes above a heat map."""
+    written = [write_name(label) for label in labels]
+    dots = [axes.plot([], [], "o", color=colour)[0] for colour in class_colours(np.arange(len(written)))]
+    n_columns = max(1, int(10 * axes.figure.get_figwidth()) // (6 + max(map(len, written), default=1)))
+    frame = {"frameon": False, "fontsize": "small", "borderaxespad": 0.2, "ncols": n_columns, "handlelength": 1.0}
+    if dots:
+        for text in axes.legend(dots, written, loc="lower left", bbox_to_anchor=(0.0, 1.0), **frame).get_texts():
+            text.set_parse_math(False)
 
 
 def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: Any = None) -> Any:

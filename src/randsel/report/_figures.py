@@ -61,12 +61,13 @@ def columns_to_draw(analysis: Analysis) -> Array:
 # ---------------------------------------------------------------- figures on axes
 
 
-def draw_heatmap(analysis: Analysis, *, ax: Any) -> Any:
+def draw_heatmap(analysis: Analysis, *, ax: Any, legend: bool = False) -> Any:
     """Draw the selected features in all samples, ordered by target; survival by its martingale residuals."""
     columns = np.array([feature.column for feature in selected_features(analysis, ROWS)], dtype=int)
     values, names = analysis.table.X[:, columns], [text.make_visible(analysis.table.names[j]) for j in columns]
     y = analysis.outcome.to_numbers(analysis.table.y)[0]
-    axes = feature_heatmap(values, y, names=names, categories=analysis.outcome.has_classes, ax=ax)
+    labels = [text.make_visible(label) for label in analysis.effects.classes] if legend else ()
+    axes = feature_heatmap(values, y, names=names, categories=analysis.outcome.has_classes, labels=labels, ax=ax)
     by = "events less those expected" if analysis.outcome is SURVIVAL else target_name(analysis)
     axes.set_xlabel(fill(f"{len(y)} samples, ordered by {by}", 40), parse_math=False, fontsize="small")
     return axes
@@ -196,7 +197,7 @@ def heatmap_height(n_rows: int) -> float:
 def _heatmap_figure(analysis: Analysis) -> Any:
     if not (n_rows := len(selected_features(analysis, ROWS))):
         return None
-    return _on_new_figure(draw_heatmap, analysis, 8.0, 0.6 + 1.4 * heatmap_height(n_rows))
+    return _on_new_figure(partial(draw_heatmap, legend=True), analysis, 8.0, 0.6 + 1.4 * heatmap_height(n_rows))
 
 
 def _volcano_figure(analysis: Analysis) -> Any:
