@@ -120,6 +120,13 @@ def test_heat_map_shows_every_pair_of_the_first_features(scanned):
     axes.figure.savefig(io.BytesIO(), format="png")
 
 
+def test_pairs_of_a_selector_without_pairs_are_refused():
+    X, y, _ = datasets.make_xor(60, 4, random_state=0)
+    for fitted in (RandSel().fit(X, y), InteractionScan(order=1).fit(X, y)):
+        with pytest.raises(TypeError, match="scan must be an InteractionScan of order 2 or 3 that is fitted, not "):
+            plots.pair_panels(X, y, fitted)
+
+
 @pytest.mark.parametrize("kind", ["classes", "numbers", "outputs"])
 def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
     X, y, scan = scanned

@@ -60,6 +60,8 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     >>> panels[0].get_xlabel(), panels[0].get_ylabel()
     ('a', 'b')
     """
+    if not hasattr(scan, "pairs_"):
+        raise TypeError(f"scan must be an InteractionScan of order 2 or 3 that is fitted, not {scan!r}.")
     names = find_names(names, X, scan)
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
