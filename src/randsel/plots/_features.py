@@ -61,7 +61,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     ('a', 'b')
     """
     if not hasattr(scan, "pairs_"):
-        raise TypeError(f"scan must be an InteractionScan of order 2 or 3 that is fitted, not {scan!r}.")
+        raise TypeError(f"scan must be a fitted InteractionScan, not {scan!r}.")
     names = find_names(names, X, scan)
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
