@@ -62,7 +62,8 @@ def check_data(
     """
     _refuse_masked_values_and_dates(X, "X")
     _refuse_masked_values_and_dates(y, "y")
-    refuse_repeated_names(X)
+    if hasattr(X, "columns"):
+        refuse_repeated_names(X)
     warn_of_reordered_rows(X, y)
     on_device, remote = _stays_on_device(X), remote_table(X)
     y, sample_weight = _to_memory(y), _to_memory(sample_weight)
