@@ -119,8 +119,8 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
     few = [f"{format_label(c)} ({count})" for c, count in zip(classes, counts, strict=True) if count < FEW_SAMPLES]
     if few:
         yield (
-            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: results for a class of so few change with "
-            "every sample. Collect more samples, merge classes, or leave small classes out."
+            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: results for such small classes change with "
+            "every sample. Collect more samples, merge classes, or leave them out."
         )
 
 
