@@ -36,7 +36,7 @@ def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
     assert curve.get_ydata()[path.best] <= limit.get_ydata()[0] < curve.get_ydata()[path.best + 1 :].min(initial=np.inf)
     np.testing.assert_array_equal(curve.get_ydata(), path.errors)
     assert chosen.get_xdata()[0] == path.best
-    assert chosen.get_label() == f"fewest within: {len(path.rounds[path.best].features)}"
+    assert chosen.get_label() == f"fewest below it: {len(path.rounds[path.best].features)}"
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == (path.errors + path.standard_errors).max()
 

@@ -259,7 +259,7 @@ def test_intervals_allow_for_donors(tmp_path):
     without = ["--target", "status", "--drop-columns", "comment,donor", *SHORT]
     select(train, *without, "--out", tmp_path / "without")
     new = write(tmp_path / "new.csv", with_donors(make_table(seed=1), 16))
-    note = "The 80 samples with an outcome are of 16 groups (--groups), and confidence intervals allow for that."
+    note = "The 80 samples with an outcome belong to 16 groups (--groups), and confidence intervals allow for that."
     widths = {}
     for results, named, is_grouped in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
         result, out = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
@@ -270,13 +270,13 @@ def test_intervals_allow_for_donors(tmp_path):
     assert len(widths[True]) == 5  # accuracy, balanced accuracy, two recalls, AUC
     assert np.all(np.array(widths[True]) > widths[False])
     new.write_text(new.read_text().replace(",0.0\n", ",\n"))  # 5 samples of donor 0
-    assert "are of 20 groups" in apply(tmp_path / "out", new)[0].output
+    assert "belong to 20 groups" in apply(tmp_path / "out", new)[0].output
     for distinct in (with_donors(make_table(seed=1), 80), make_table(seed=1)):
         result, _ = apply(tmp_path / "out", write(tmp_path / "new.csv", distinct))
         assert result.exit_code == 0, result.output
         assert "(--groups)" not in result.output
     few = write(tmp_path / "few.csv", with_donors(make_table(seed=1), 3))
-    assert "are of 3 groups (--groups), too few for confidence intervals." in apply(tmp_path / "out", few)[0].output
+    assert "belong to 3 groups (--groups), too few for confidence intervals." in apply(tmp_path / "out", few)[0].output
     result, _ = apply(tmp_path / "out", new, "--id-column", "donor")
     assert "named twice" not in result.output
     result, _ = apply(tmp_path / "out", new, "--groups", "patient")

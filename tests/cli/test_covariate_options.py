@@ -111,8 +111,8 @@ def test_percentages_and_limits_of_detection_are_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npz", "h5ad"])
-def test_a_covariate_of_text_in_a_format_of_numbers(tmp_path, kind):
-    """The rule is for the covariate: numbers have no cells below detection."""
+def test_the_detection_rule_applies_to_covariates_of_text_in_a_format_of_numbers(tmp_path, kind):
+    """Without such a covariate the rule is refused, because numbers have no cells below detection."""
     X, crp = np.random.default_rng(0).standard_normal((12, 2)), ["<0.5", *(str(1.5 + i) for i in range(11))]
     obs = {"status": np.array(list("ab" * 6)), "crp": np.array(crp)}
     path = tmp_path / f"table.{kind}"

@@ -83,7 +83,7 @@ def test_a_selection_writes_its_files_and_prints_a_table(finished):
     assert prediction.startswith("How well does it predict? Better than chance")
     assert "balanced accuracy" in prediction
     assert beware.startswith("What to beware of? No warning was raised.")
-    assert "Given each other, 2 features remain: " in details
+    assert "In forward steps, 2 features are significant given those of earlier steps: " in details
     assert "may only be a proxy" in result.stdout
     assert "Note: table.csv: text, 13 columns separated by commas." in result.stderr
     assert "\r" not in result.stderr

@@ -164,7 +164,7 @@ REFUSED = {
     "all censored": (
         lambda e, t: (0 * e, t),
         OPTIONS,
-        "all are '0', which means censored. If it is the event, write 1.",
+        "all are '0', which means censored. If this value marks the event, write 1 instead.",
     ),
     "negative": (lambda e, t: (e, np.where(np.arange(30) == 3, -2, t)), OPTIONS, "the first (-2) of sample 4; correct"),
     "zero": (lambda e, t: (e, np.where(np.arange(30) == 3, 0, t)), OPTIONS, "must be above zero, but 1 is not"),

@@ -202,7 +202,7 @@ def test_noise_in_small_batches_is_not_predicted(rng, size):
     assert np.mean(errors) > 0.97
 
 
-def test_units_that_are_left_out():
+def test_samples_left_out_together_are_groups_or_else_small_batches():
     groups, pairs, plates = np.arange(40) // 4, np.arange(40) // 2, np.arange(40) // 20
     assert Annotations().units is None
     assert Annotations(batch=plates).units is None

@@ -72,7 +72,7 @@ def test_rare_values_are_not_called_where_a_covariate_acts_on_the_classes(rng, n
     assert n_called <= binom.ppf(0.999, n_tests, 0.001)
 
 
-def test_covariate_that_follows_the_classes_within_small_groups(rng):
+def test_p_values_hold_where_a_covariate_follows_the_classes_within_small_groups(rng):
     """A regression of labels on the covariate and sixty groups of four would give .075 of the p-values below .05."""
     n_tests, n_called, groups = 0, 0, np.repeat(np.arange(60), 4)
     for _ in range(20):

@@ -105,16 +105,15 @@ def test_summary_of_a_selection(plain, quick):
     assert signal.startswith("Yes, in combination. ")
     assert signal.endswith("Of 40 features, 2 were selected: gene 1 and gene 0.")
     assert rule == report.contents(plain)["rule"]
-    assert "the fewest features whose fit to these samples is within one standard error of the best" in rule
+    assert "selected is the smallest set whose error for left-out samples is within one standard error of the" in rule
     counts = Counter(plain.table.y.tolist())
     assert f"{counts['case']} case" in samples
     assert f"{counts['control']} control" in samples
     text = " ".join(others)
     assert "2 of the 2 selected have a significant interaction with another feature (corrected p at most 0.05)." in text
     assert "strongest pair is gene 0 with gene 1 (corrected p" in text
-    assert (
-        "Given each other, 2 features remain: gene 1 and gene 0 (forward steps, each at a family-wise level of" in text
-    )
+    steps = "In forward steps, 2 features are significant given those of earlier steps: gene 1 and gene 0 (family-wise"
+    assert steps in text
     assert "random halves of the samples" in stability
     assert "chance 0.50, all features" in prediction
     assert beware.startswith("1 warning: The batch is confounded with the target. ")
@@ -168,8 +167,8 @@ def test_accuracy_and_stability_in_words(plain, quick):
     assert (
         "3 features were selected in at least 60\u202f% of 100 random halves of the samples, by the same rule" in text
     )
-    assert "; at most 0.25 of these are expected to be" in text
-    assert "if unrelated features are exchangeable" in text
+    bound = "; the expected number of features among them that are unrelated to the target is at most 0.25, if all"
+    assert bound in text
     assert content["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
     assert "No better than chance, within the spread" in " ".join(
@@ -195,7 +194,7 @@ def test_summary_of_noise_starts_with_nothing_stands_out(quick):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (Rule("path"), ["fewest features whose fit to these samples is within one standard error"]),
+        (Rule("path"), ["smallest set whose error for left-out samples is within one standard error"]),
         (Rule("tests", fdr=0.05), ["q-value of at most 0.05", "as a whole do not stand out"]),
         (Rule("top", top=2), ["the first 2 features of the ranking", "whether or not they stand out"]),
         (Rule("fdr", fdr=0.1), ["the features with a q-value of at most 0.1 (--fdr)"]),
@@ -236,10 +235,10 @@ def test_the_first_sentence_says_whether_the_features_as_a_whole_stand_out(plain
 def test_forward_steps_are_named_in_their_order_and_only_if_there_are_any(plain):
     features = tuple(replace(f, step=20 - f.rank if f.rank <= 12 else 0) for f in plain.features)
     names = [f.name for f in features[:12]][::-1]
-    (sentence,) = (s for s in summarise(replace(plain, features=features)) if s.startswith("Given each other"))
-    assert sentence.startswith(f"Given each other, 12 features remain: {', '.join(names[:10])} and 2 more (forward")
+    (sentence,) = (s for s in summarise(replace(plain, features=features)) if s.startswith("In forward steps"))
+    assert f"12 features are significant given those of earlier steps: {', '.join(names[:10])} and 2 more (" in sentence
     none = tuple(replace(f, step=0) for f in features)
-    assert not any("Given each other" in s for s in summarise(replace(plain, features=none)))
+    assert not any("forward steps" in s for s in summarise(replace(plain, features=none)))
 
 
 def test_stand_ins_are_listed_for_the_selected_features(plain, quick):

@@ -66,7 +66,7 @@ def test_stability_counts_the_selected_features(found, frequencies, level, words
     assert words in judged.text
     if len(frequencies) > 1:
         n_stable = sum(value >= 0.6 for value in frequencies)
-        assert f"{n_stable} of {len(frequencies)} were in at least 60\u202f% of them" in judged.text
+        assert f"{n_stable} of {len(frequencies)} were selected in at least 60\u202f% of the halves" in judged.text
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_signal_that_predicts_no_better_than_chance_is_weak(found, pvalue, lev
     for accuracy in (predicts, None):
         judged = line(replace(found, accuracy=accuracy), "signal")
         assert (judged.level, judged.text.startswith(answer)) == (level, True)
-        assert "held-out" not in judged.text
+        assert "Held-out" not in judged.text
     judged = line(replace(found, accuracy=guesses), "signal")
     assert judged.level == "fair"
     assert judged.text.startswith("A weak signal. ")
@@ -123,11 +123,11 @@ def test_a_signal_that_predicts_no_better_than_chance_is_weak(found, pvalue, lev
 def test_features_kept_by_request_are_not_named_as_selected(found):
     chosen = [feature for feature in found.features if feature.selected]
     by_path = replace(found, rule=Rule("path", always_kept=(chosen[0].column,)))
-    expected = f"Of 10 features, 1 was selected besides 1 kept by request: {chosen[1].name}."
+    expected = f"Of 10 features, 1 was selected: {chosen[1].name}. Kept by request: 1."
     assert line(by_path, "signal").text.endswith(expected)
     on_top = replace(found, rule=Rule("top", top=2, always_kept=tuple(feature.column for feature in chosen)))
     on_top = replace(on_top, nothing_stands_out=True)
-    assert line(on_top, "signal").text.endswith("Of 10 features, 0 were selected besides 2 kept by request.")
+    assert line(on_top, "signal").text.endswith("Of 10 features, 0 were selected. Kept by request: 2.")
 
 
 def test_a_good_prediction_without_a_signal_is_doubted(found):
@@ -174,12 +174,14 @@ def test_the_panel_size_is_said_with_its_scores(found):
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))
     assert (
         "Panel size: 5 features (balanced accuracy 0.90) predict best; 2 features are within one standard error of "
-        "that (0.85). The best of several scores is optimistic." in details
+        "that (0.85). The best score is optimistic, because it was chosen among several." in details
     )
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 1)))
     advice = "--top 2 selects as many as cross-validation asks for"
+    optimistic = "The best score is optimistic, because it was chosen among several."
     assert any(
-        f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}." in sentence for sentence in details
+        sentence.endswith(f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}. {optimistic}")
+        for sentence in details
     )
     scores = np.array([[0.5, 0.6, 0.88], [0.7, 0.8, 0.92]])
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))

@@ -195,7 +195,7 @@ def test_equal_columns_have_equal_evidence(xor):
 
 def test_constant_target_within_strata(rng):
     X, y = rng.standard_normal((60, 4)), np.repeat([0, 1], 30)
-    with pytest.raises(ValueError, match="y is constant within every batch, so that no comparison"):
+    with pytest.raises(ValueError, match="y is constant within every batch, so no comparison"):
         InteractionScan().fit(X, y, batch=np.repeat([0, 1, 2, 3], 15))
     with pytest.warns(UserWarning, match="y is constant within 2 of 3 strata of batch"):
         InteractionScan().fit(X, y, batch=np.repeat([0, 1, 2], 20))

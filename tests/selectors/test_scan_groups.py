@@ -142,7 +142,7 @@ def test_batches_within_groups(rng):
     scan = InteractionScan(order=1).fit(X, y, groups=donors, batch=visit)
     assert scan.comparison_ == "within groups"
     assert scan.get_support(indices=True).tolist() == [2]
-    with pytest.warns(UserWarning, match="y is constant in every batch of a group, so that batches are ignored"):
+    with pytest.warns(UserWarning, match="y is constant in every batch of a group, so batches are ignored"):
         assert InteractionScan(order=1).fit(X, visit, groups=donors, batch=visit).support_.all()
 
 

@@ -267,7 +267,7 @@ def test_names_that_excel_changed(file, rng):
     assert has_note(
         table, "7 names of features look like genes that Excel changed to dates or numbers: 1-Mar, 2-Sep, Sep-02,"
     )
-    assert has_note(table, "… (39873 is the number of the day 1-Mar). It turns MARCHF1 into 1-Mar")
+    assert has_note(table, "… (39873 is the number of the day 1-Mar). Excel turns MARCHF1 into 1-Mar")
     table = tables.read(file(table_of(rng, **{"39873": rng.standard_normal(N)})), target="status")
     assert has_note(table, "numbers: 39873 (39873 is the number of the day 1-Mar).")
     others = ["39873.1", "SEPT2", "MARCH1", "X - 12063", "1-methylurea", "10-Sept-like", "123"]

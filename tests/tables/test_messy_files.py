@@ -150,7 +150,7 @@ def test_separators_of_thousands(file, engine):
     assert has_note(table, "1,5 was read as 1.5")
 
 
-def test_numbers_with_other_decimals_are_no_text(file, engine):
+def test_a_column_with_other_decimals_is_not_left_out_as_text(file, engine):
     """A column of 1,5 among columns of 1.5 would be left out like a column of comments."""
     columns = [f"g{j}" for j in range(20)]
     rows = [",".join([f"{i}.5"] * 20 + [f'"{i},5"', f"{'ab'[i % 2]}"]) for i in range(1, 7)]

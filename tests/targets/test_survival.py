@@ -249,7 +249,7 @@ def test_bad_survival_outcomes_name_cause_and_remedy():
             refused(message, X, frame, target=target)
     last = np.arange(60) == np.argmax(time)
     for selector in (RandSel(), InteractionScan()):
-        with pytest.raises(ValueError, match="another sample at risk, so that nothing can be compared; follow"):
+        with pytest.raises(ValueError, match="another sample at risk, so nothing can be compared; follow"):
             selector.fit(X, survival_array(last, time))
         with pytest.raises(ValueError, match=r"at risk within its batch, .* leave batch out, or merge batches"):
             selector.fit(X, survival_array(last, time), batch=np.arange(60) % 2)
@@ -361,6 +361,7 @@ def test_folds_have_equal_fractions_of_events():
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)
     y["event"] = np.arange(90) < 3
     with pytest.raises(
-        ValueError, match=r"y has fewer than four events, .* at once; follow samples longer, or pass splits"
+        ValueError,
+        match=r"y has fewer than four events, too few for both .* of a fold; follow samples longer, or pass splits",
     ):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)

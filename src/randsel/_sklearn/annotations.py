@@ -55,7 +55,7 @@ def check_strata(y: Array, strata: Array, name: str) -> None:
     is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
     if all(is_constant):
         raise ValueError(
-            f"y is constant within every {name}, so that no comparison within them is possible; leave {name} out."
+            f"y is constant within every {name}, so no comparison within them is possible; leave {name} out."
         )
     if any(is_constant):
         warn(

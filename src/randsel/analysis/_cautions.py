@@ -119,8 +119,8 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
     few = [f"{format_label(c)} ({count})" for c, count in zip(classes, counts, strict=True) if count < FEW_SAMPLES]
     if few:
         yield (
-            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: what is said about so few changes with "
-            "every sample. Collect more, merge classes, or leave them out."
+            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: results for such small classes change with "
+            "every sample. Collect more samples, merge classes, or leave them out."
         )
 
 
@@ -283,7 +283,7 @@ def _check_missing(X: Array, y: Array, kind: OutcomeKind) -> Iterator[str]:
     if strength >= CONFOUNDED and p <= CONFOUNDED_P:
         yield (
             f"Whether values are missing depends on the target ({where}; p {p:.2g} by permutation). Missing values are "
-            "neutral, so that the features do not show this. See where they are missing (--missing indicator), and why."
+            "neutral, so the features do not show this. See where they are missing (--missing indicator), and why."
         )
 
 
@@ -394,7 +394,7 @@ def _check_columns(X: Array) -> Iterator[str]:
     n_copies = len(columns) - len(np.unique(_hash_rows(columns)))
     if n_copies:
         copies = pluralise(n_copies, "feature is an exact copy of another", "features are exact copies of others")
-        yield f"{n_copies} {copies}. Copies have the same scores, so that a selection holds all of them or none."
+        yield f"{n_copies} {copies}. Copies have the same scores, so it is arbitrary which are selected."
     counts = [np.unique(column[~np.isnan(column)], return_counts=True)[1] for column in columns]
     tied = float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * c.sum() for c in counts] or [0.0]))
     if tied > 0.5:

@@ -74,7 +74,7 @@ def run_tests(
     nominal, batch = nominal_mask(table), table.batch
     if batch is not None and is_constant_within(table.y, batch):
         warn(
-            "The target is the same within every batch, so that no comparison within batches is possible: p and q "
+            "The target is the same within every batch, so no comparison within batches is possible: p and q "
             "compare samples across batches, and cannot tell an effect of the target from one of the batch.",
             stacklevel=2,
         )

@@ -101,7 +101,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     for sentence in summarise_application(application):
         click.echo(sentence)
     say("Note", missing)
-    click.echo(f"\nAll of it: {out}")
+    click.echo(f"\nAll results: {out}")
 
 
 def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: dict[str, Any], named: bool) -> "Table":

@@ -106,7 +106,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     about["command"] = write_command()
     _write_report(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
-    click.echo(f"\nAll of it: {out}")
+    click.echo(f"\nAll results: {out}")
     has_significant_features = bool((scan.qvalues_ <= (scan.alpha or LEVEL)).any())
     if not has_significant_features and not len(significant_pairs(scan)):
         click.get_current_context().exit(NOTHING)

@@ -122,7 +122,7 @@ def select(
         click.echo(sentence)
     click.echo("\n" + report.format_ranking(analysis, settings.top or report.PRINTED_ROWS))
     say("Note", missing)
-    click.echo(f"\nAll of it: {out}")
+    click.echo(f"\nAll results: {out}")
     if not analysis.has_findings:
         click.get_current_context().exit(NOTHING)
 

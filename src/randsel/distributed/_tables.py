@@ -133,9 +133,7 @@ def _open_parquet(files: list[Path], target: str | None, columns: int | None) ->
         )
     n_rows = int(frame.select(polars.len()).collect().item())
     if not names or not n_rows:
-        raise ValueError(
-            f"{files[0]} has {len(names)} columns of features and {n_rows} rows, so that it holds no table."
-        )
+        raise ValueError(f"{files[0]} has {len(names)} columns of features and {n_rows} rows, so it holds no table.")
     dtype = np.dtype(np.float32 if all(schema[name] == polars.Float32 for name in names) else np.float64)
     width = columns or _default_width(n_rows, dtype)
     read, paths = delay(_read_columns), [str(file.absolute()) for file in files]

@@ -124,8 +124,8 @@ def _warn_of_training(panel: Panel, rescale: bool) -> Iterator[str]:
     """Yield warnings about panels whose training was doubtful, and about batches."""
     if not panel.about.get("findings", True):
         yield (
-            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
-            "finding. Do not use predictions that were not compared with the outcome of new samples."
+            "In training, nothing stood out from chance: the features of this panel were requested, and are not a "
+            "finding. Compare predictions with known outcomes of new samples before you rely on them."
         )
     if panel.about.get("guesses", False):
         is_flat = panel.calibration is not None and panel.calibration.slope == 0.0
@@ -147,7 +147,7 @@ def _describe_groups(groups: Array | None) -> Iterator[str]:
         return
     effect = "too few for confidence intervals" if n_groups < LEAST_UNITS else "and confidence intervals allow for that"
     counted = f"{n_groups} {pluralise(n_groups, 'group', 'groups')}"
-    yield f"The {n_samples} samples with an outcome are of {counted} (--groups), {effect}."
+    yield f"The {n_samples} samples with an outcome belong to {counted} (--groups), {effect}."
 
 
 def _describe_samples(panel: Panel, table: Table, samples: NewSamples) -> Iterator[str]:

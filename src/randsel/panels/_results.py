@@ -88,7 +88,7 @@ def _compare_with_guessing(panel: Panel, evaluation: Evaluation) -> Iterator[str
     elif score.high < evaluation.chance:
         yield f"The predictions are worse than {guessing}: is the outcome coded as in training?"
     else:
-        yield f"The predictions may be no better than {guessing}, because the confidence interval includes that."
+        yield f"The predictions may be no better than {guessing}, because the confidence interval includes this value."
 
 
 def _class_labels(panel: Panel) -> list[str]:

@@ -123,7 +123,7 @@ def _draw_errors(axes: Any, path: CullingPath) -> None:
     limit = {"color": GREY, "linewidth": 0.8, "linestyle": "--"}
     axes.axhline(errors.min() + spread[errors.argmin()], label="least error + one standard error", **limit)
     axes.plot(errors, color="black", marker=".")
-    label = f"fewest within: {len(path.best_round.features)}"  # not "selected": others or none may be
+    label = f"fewest below it: {len(path.best_round.features)}"  # not "selected": others or none may be
     axes.plot(path.best, errors[path.best], "o", color=RED, label=label)
     axes.set(ylabel="optimistic\nerror", ylim=(min(0.0, float((errors - spread).min())), None))
 

@@ -112,7 +112,7 @@ def _weigh_evidence(analysis: Analysis) -> tuple[str, str, str]:
     if pvalue is None or pvalue > NOISE_LEVEL:
         is_tested = any(feature.q <= LEVEL for feature in analysis.features)
         reason = (
-            "Together, the features fit the target better than chance would, although one by one they do not stand "
+            "Together, the features fit the target better than noise would, although one by one they do not stand "
             f"out ({tested})."
         )
         return "good" if is_tested else "fair", "Yes, in combination", reason
@@ -129,13 +129,9 @@ def _describe_selection(analysis: Analysis) -> str:
     if not analysis.has_findings:
         return f"The selected features ({n_selected} of {total}) were requested, and are not a finding."
     names = [_write_name(f.name) for f in analysis.features if f.selected and f.column not in kept]
-    besides = f" besides {len(kept)} kept by request" if kept else ""
-    start = f"Of {total} features, {_write_count(len(names), 'was selected', 'were selected')}{besides}"
-    if not names:
-        return f"{start}."
-    if len(names) <= 3:
-        return _end_sentence(f"{start}: {text.join_words(names)}")
-    return _end_sentence(f"{start}; the first are {text.join_words(names[:3])}")
+    start = f"Of {total} features, {_write_count(len(names), 'was selected', 'were selected')}"
+    listed = f"{':' if len(names) <= 3 else '; the first are'} {text.join_words(names[:3])}" if names else ""
+    return _end_sentence(f"{start}{listed}") + (f" Kept by request: {len(kept)}." if kept else "")
 
 
 def _judge_stability(analysis: Analysis) -> tuple[str, str]:
@@ -148,7 +144,7 @@ def _judge_stability(analysis: Analysis) -> tuple[str, str]:
         return "unknown", f"There is no selected feature to look for in {halves}."
     mean, n_stable = float(np.mean(frequencies)), sum(value >= stability.threshold for value in frequencies)
     level, answer = next(entry[1:] for entry in STABILITY_LEVELS if mean >= entry[0])
-    enough = f"in at least {text.format_percent(stability.threshold)} of them"
+    enough = f"selected in at least {text.format_percent(stability.threshold)} of the halves"
     if len(frequencies) == 1:
         again = f"the selected feature was selected again in {text.format_percent(mean)} of {halves}"
     else:
@@ -199,14 +195,14 @@ def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
 
 def describe_effect(effects: Effects) -> str:
     """Say what the effects of features are, and what a difference subtracts."""
-    limits = "95 % confidence limits in brackets, and no direction if they include no effect"
+    limits = "95 % confidence limits in brackets; the direction is left out if they include no effect"
     if effects.measure == "hazard ratio":
         return f"hazard ratio: per standard deviation of the feature alone; {limits}."
     if effects.measure == "correlation":
         return f"correlation: rank correlation of the feature with the target; {limits}."
     meaning = f"AUC: how well the feature alone tells classes apart, from 0.5 (not at all) to 1; {limits}."
     if effects.difference_name is None:
-        return f"{meaning} It compares the class that differs most with the others."
+        return f"{meaning} Of several classes, the one that differs most is compared with the others."
     first, second = (_write_name(text.make_visible(label)) for label in effects.classes)
     return f"{meaning} {effects.difference_name}: {effects.centre} of {second} minus {effects.centre} of {first}."
 
@@ -215,8 +211,9 @@ def describe_rule(rule: Rule) -> str:
     """Return the sentence that says which features are called selected in a run."""
     if rule.name == "path":
         return (
-            "Selected are the fewest features whose fit to these samples is within one standard error of the best "
-            "(leave-one-out error), when the weakest are removed step by step."
+            "The weakest features were removed step by step; selected is the smallest set whose error for left-out "
+            "samples is within one standard error of the least. This error is optimistic, because the same samples "
+            "ranked the features."
         )
     if rule.name == "tests":
         return (
@@ -261,12 +258,11 @@ def _describe_samples(analysis: Analysis) -> str:
     if analysis.outcome is SURVIVAL:
         events = _write_count(int(y["event"].sum()), "had the event", "had the event")
         last, middle = (text.format_number(float(value)) for value in (y["time"].max(), np.median(y["time"])))
-        return (
-            f"The table has {samples}: {events}, the others were censored. Times end at {last}, half before {middle}."
-        )
+        times = f"The longest time is {last}, the median {middle}."
+        return f"The table has {samples}: {events}, the others were censored. {times}"
     if not analysis.outcome.has_classes:
         low, middle, high = (text.format_number(float(value)) for value in np.quantile(y, [0.0, 0.5, 1.0]))
-        return f"The table has {samples}; the target runs from {low} to {high}, half of it below {middle}."
+        return f"The table has {samples}; the target ranges from {low} to {high}, with median {middle}."
     classes, counts = np.unique(y, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:NAMED_CLASSES]
     of_class = "" if y.dtype.kind == "U" else "of class "  # numbers need a word between them
@@ -290,8 +286,8 @@ def _describe_steps(analysis: Analysis) -> Iterator[str]:
         if len(taken) > len(names):
             names.append(f"{len(taken) - len(names)} more")
         yield (
-            f"Given each other, {_write_count(len(taken), 'feature remains', 'features remain')}: "
-            f"{text.join_words(names)} (forward steps, each at a family-wise level of {LEVEL:g})."
+            f"In forward steps, {_write_count(len(taken), 'feature is', 'features are')} significant given those of "
+            f"earlier steps: {text.join_words(names)} (family-wise level of each step: {LEVEL:g})."
         )
 
 
@@ -308,7 +304,7 @@ def _describe_interactions(analysis: Analysis) -> Iterator[str]:
         p = text.format_p_value(best.corrected_p)
         n_significant = sum(pair.corrected_p <= LEVEL for pair in analysis.pairs)
         if not n_significant:
-            yield f"No pair of features stands out after correction for their number (best p {p})."
+            yield f"No pair of features stands out after correction for their number (smallest corrected p {p})."
         else:
             others = f", the first of {text.format_count(n_significant)} below {LEVEL:g}" if n_significant > 1 else ""
             first, second = _write_name(best.first), _write_name(best.second)
@@ -322,8 +318,8 @@ def _describe_stable(analysis: Analysis) -> Iterator[str]:
     bound = ""
     if stability.expected_false is not None:
         bound = (
-            f"; at most {stability.expected_false:.2g} of these are expected to be unrelated to the target, if "
-            "unrelated features are exchangeable (all equally likely to be selected)"
+            "; the expected number of features among them that are unrelated to the target is at most "
+            f"{stability.expected_false:.2g}, if all unrelated features are equally likely to be selected"
         )
     stable = _write_count(stability.n_stable, "feature was", "features were")
     enough = f"at least {text.format_percent(stability.threshold)} of {text.format_count(stability.n_halves)}"
@@ -338,10 +334,10 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
     best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
     verb = "predicts" if curve.best == 1 else "predict"
     selected = _describe_selected_size(curve, score)
-    optimistic = " The best of several scores is optimistic."
+    optimistic = " The best score is optimistic, because it was chosen among several."
     if curve.one_se == curve.best:
-        cuts = f"among rankings cut at {text.format_range(curve.sizes)} features"
-        yield f"Panel size: {cuts}, {best} {verb} best.{selected}{optimistic}"
+        tried = f"of the sizes that were tried ({text.format_range(curve.sizes)})"
+        yield f"Panel size: {tried}, {best} {verb} best.{selected}{optimistic}"
     else:
         enough = f"{_write_count(curve.one_se, 'feature is', 'features are')} within one standard error of that"
         yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}{optimistic}"

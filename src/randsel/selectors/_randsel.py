@@ -177,8 +177,9 @@ class RandSel(StandInsMixin, Selector):
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
         Whether the features stand out from noise: the p-value is at most 0.02, or some round aligns better with y than
-        culled independent noise would. Rounds of features with rare levels or extreme values do not count for the
-        second rule. If neither holds, the fit warns, and the selection should not be read as a finding.
+        culled independent noise would. The second rule is not used with groups, batches or covariates, nor for rounds
+        of features with rare levels or extreme values. If neither holds, the fit warns, and the selection should not
+        be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment, ridge.
     fixed_, n_features_ : ndarray of int, int
@@ -476,10 +477,11 @@ def _blocks_per_round(estimator: str, target: Target, draws: Draws) -> int:
 
 
 def _warn_that_nothing_stands_out(path: CullingPath) -> None:
+    rounds = ", and no round aligns with y better than noise would" if path.independent else ""
     warn(
         f"Nothing stands out: the permutation test of correlations with y has p = {path.noise_pvalue:.2g} (limit "
-        f"{NOISE_LEVEL}), and no round aligns with y better than noise would. Do not read this selection as a finding; "
-        "InteractionScan tests pairs of features as well.",
+        f"{NOISE_LEVEL}){rounds}. Do not read this selection as a finding; InteractionScan tests pairs of features as "
+        "well.",
         stacklevel=4,
     )
 

@@ -251,8 +251,8 @@ class RandSelCV(PredictionMixin, Selector):
                 cause = "fewer than four events" if groups is None else "events in fewer than four groups"
                 remedy = "follow samples longer"
             raise ValueError(
-                f"y has {cause}, which no fold can hold out and fit at once; {remedy}, or pass splits of your own as "
-                "cv."
+                f"y has {cause}, too few for both the training and the test samples of a fold; {remedy}, or pass "
+                "splits of your own as cv."
             )
         if self.scoring is None and groups is None and not kind.has_classes and kind is not SURVIVAL:
             possible = max(possible // 2, 2)  # R² needs two samples in every fold

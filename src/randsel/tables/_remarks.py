@@ -110,7 +110,7 @@ def describe_excel_names(names: Sequence[str]) -> list[str]:
         meaning = f" ({number} is the number of the day {day.day}-{day:%b})"
     subject = pluralise(len(as_dates), "1 name of a feature looks", f"{len(as_dates)} names of features look")
     note = (
-        f"{subject} like genes that Excel changed to dates or numbers: {list_first(as_dates, 5)}{meaning}. It turns "
+        f"{subject} like genes that Excel changed to dates or numbers: {list_first(as_dates, 5)}{meaning}. Excel turns "
         "MARCHF1 into 1-Mar, and SEPTIN2 into 2-Sep; take the names from the original file."
     )
     return [note]

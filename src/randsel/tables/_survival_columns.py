@@ -89,8 +89,8 @@ def _read_events(source: object, name: str, cells: list[str], notes: list[str]) 
     event = np.array([spellings[cell] <= EVENTS for cell in cells], dtype=bool)
     if not event.any():
         raise ValueError(
-            f"{source}: no sample has an event in {name!r}; all are {cells[0]!r}, which means censored. If it is the "
-            "event, write 1."
+            f"{source}: no sample has an event in {name!r}; all are {cells[0]!r}, which means censored. If this "
+            "value marks the event, write 1 instead."
         )
     value = next(cell for cell, words in spellings.items() if words <= EVENTS)
     note = f"{value!r} in {name!r} counts as the event: {int(event.sum())} of {len(event)} samples had it."

@@ -58,8 +58,7 @@ class Samples:
             strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
             if len(np.unique(np.column_stack([strata, number_rows(y)]), axis=0)) == strata.max() + 1:
                 warn(
-                    "y is constant in every batch of a group, so that batches are ignored and y is compared within "
-                    "groups.",
+                    "y is constant in every batch of a group, so batches are ignored and y is compared within groups.",
                     stacklevel=4,
                 )
                 strata = groups

@@ -271,9 +271,7 @@ class Survival(OutcomeKind):
             where, remedy = "", "follow samples longer"
             if strata is not None:
                 where, remedy = " within its batch", "leave batch out, or merge batches"
-            raise ValueError(
-                f"no event of y has another sample at risk{where}, so that nothing can be compared; {remedy}."
-            )
+            raise ValueError(f"no event of y has another sample at risk{where}, so nothing can be compared; {remedy}.")
         return residuals, NUMBERS
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:

@@ -85,9 +85,9 @@ def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = Fal
     elif re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
         remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
     elif re.fullmatch(DECIMAL_COMMA, cell):
-        remedy = "it looks like a decimal comma: write points, or separate columns of text by semicolons"
+        remedy = "it looks like a decimal comma: write a decimal point, or use semicolons between columns"
     elif has_other_decimals(cell):
-        remedy = "other cells have decimal commas: write a comma for the point, or nothing if it separates thousands"
+        remedy = "other cells have decimal commas: replace the point by a comma, or remove it if it separates thousands"
     return f"column {column!r} holds {shown!r} in {place}, not a number; {remedy}."
 
 
