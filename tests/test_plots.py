@@ -370,6 +370,14 @@ def test_a_feature_takes_the_names_of_its_series_and_of_the_classes(panel):
         assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("gene", expected)
 
 
+def test_a_series_may_have_a_number_or_nothing_as_its_name():
+    first, second = (pd.Series(np.random.default_rng(0).random(40), name=name) for name in (0, None))
+    scatter = plots.feature_panel(first, second, categories=False, ax=plots.new_figure(3, 3).subplots())
+    assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("0", "target")
+    pair = plots.pair_panel(first, second, first, categories=False, ax=plots.new_figure(3, 3).subplots())
+    assert (pair.get_xlabel(), pair.get_ylabel()) == ("0", "")
+
+
 def test_a_pair_takes_the_names_of_its_series(panel):
     frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["one", "two"])
     axes = plots.pair_panel(frame["one"], frame["two"], frame["one"], categories=False, ax=panel)
