@@ -261,7 +261,8 @@ def test_a_heat_map_names_the_colours_of_the_classes(panel):
     assert [handle.get_color() for handle in legend.legend_handles] == [*plots.CLASS_COLOURS[:3]]
     panel.figure.draw_without_rendering()
     assert legend.get_window_extent().y0 >= panel.get_window_extent().y1
-    for y_shown, options in ((y, {"labels": ()}), (X[:, 0], {"categories": False})):
+    many = np.array([f"class {i}" for i in range(15)]).repeat(2)  # their colours repeat
+    for y_shown, options in ((y, {"labels": ()}), (X[:, 0], {"categories": False}), (many, {})):
         axes = plots.feature_heatmap(X, y_shown, ax=plots.new_figure(4, 3).subplots(), **options)
         assert axes.get_legend() is None
 
