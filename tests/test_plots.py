@@ -261,7 +261,8 @@ def test_a_heat_map_names_the_colours_of_the_classes(panel):
     assert [handle.get_color() for handle in legend.legend_handles] == [*plots.CLASS_COLOURS[:3]]
     panel.figure.draw_without_rendering()
     assert legend.get_window_extent().y0 >= panel.get_window_extent().y1
-    for y_shown, options in ((y, {"labels": ()}), (X[:, 0], {"categories": False})):
+    many = np.array([f"class {i}" for i in range(15)]).repeat(2)  # their colours repeat
+    for y_shown, options in ((y, {"labels": ()}), (X[:, 0], {"categories": False}), (many, {})):
         axes = plots.feature_heatmap(X, y_shown, ax=plots.new_figure(4, 3).subplots(), **options)
         assert axes.get_legend() is None
 
@@ -368,6 +369,14 @@ def test_a_feature_takes_the_names_of_its_series_and_of_the_classes(panel):
     for target, expected in ((pd.Series(dose, name="dose"), "dose"), (dose, "target")):
         scatter = plots.feature_panel(gene, target, categories=False, ax=plots.new_figure(3, 3).subplots())
         assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("gene", expected)
+
+
+def test_a_series_may_have_a_number_or_nothing_as_its_name():
+    first, second = (pd.Series(np.random.default_rng(0).random(40), name=name) for name in (0, None))
+    scatter = plots.feature_panel(first, second, categories=False, ax=plots.new_figure(3, 3).subplots())
+    assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("0", "target")
+    pair = plots.pair_panel(first, second, first, categories=False, ax=plots.new_figure(3, 3).subplots())
+    assert (pair.get_xlabel(), pair.get_ylabel()) == ("0", "")
 
 
 def test_a_pair_takes_the_names_of_its_series(panel):

@@ -238,7 +238,7 @@ and donor effects in columns and outcome; the outcome is constant within each gr
 constant in every second group. Three batches differ in the means of the columns and in the class shares or means of
 the outcome. The covariate is normal and explains half of the variance of what the outcome is made from; normal
 columns depend on it as strongly, and in columns of rare values a few samples have one value and all others another.
-Beside groups, the covariate depends on the outcome, and columns on the outcome by the covariate only.
+In designs of groups and a covariate, the covariate depends on the outcome, and columns depend on the covariate only.
 Columns of real tables meet an outcome that is drawn at random. Pairs: all p-values of the pairs of 10 columns, and
 whether any pair of 30 columns is called at .05 after correction; "beside main effects": two of the columns determine
 two thirds of the outcome. Forward steps: the fraction of data sets in which a step selects a column outside the

@@ -126,8 +126,15 @@ def test_the_detection_rule_applies_to_covariates_of_text_in_a_format_of_numbers
         read(path, target="status", covariates=["crp"])
     table = read(path, target="status", covariates=["crp"], below_detection="half-minimum")
     assert table.covariates["crp"].tolist() == [0.25, *(1.5 + i for i in range(11))]
-    with pytest.raises(ValueError, match="holds numbers only; leave --na, --below-detection and --skip-rows out"):
-        read(path, target="status", below_detection="half-minimum")
+    (tmp_path / "labels.csv").write_text("id,status\n" + "\n".join(f"s{i},{'ab'[i % 2]}" for i in range(12)) + "\n")
+    unused = [
+        {"below_detection": "half-minimum"},
+        {"below_detection": "half-minimum", "target_file": tmp_path / "labels.csv"},
+        {"na": ["9.5"], "covariates": ["crp"], "below_detection": "half-minimum"},
+    ]
+    for options in unused:
+        with pytest.raises(ValueError, match="holds numbers only; leave --na, --below-detection and --skip-rows out"):
+            read(path, target="status", **options)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def test_correlations_and_losses_are_those_of_the_formulas(data, grouped):
     assert stand_ins[0][0].loss > 0
 
 
+def test_one_group_of_all_samples_is_none(data):
+    X, y = data
+    selector = RandSel(2).fit(X, y)
+    assert selector.stand_ins(X, y, groups=np.zeros(40)) == selector.stand_ins(X, y)
+
+
 def test_numbers_and_correlations_of_stand_ins_are_limited(data):
     X, y = data
     selector = RandSel(2).fit(X, y)

@@ -161,6 +161,14 @@ def test_groups_of_one_sample_leave_out_single_samples_and_one_group_is_none(pro
     assert_same_path(RandSel().fit(X, y, groups=np.zeros(ROWS)), plain, rtol=0)
 
 
+def test_one_batch_is_none(table):
+    """The only batch is a small one here: without it, no sample is left to predict from."""
+    X, y = (values[:10] for values in table)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        plain, batched = RandSel().fit(X, y), RandSel().fit(X, y, batch=np.zeros(10))
+    assert_same_path(batched, plain, rtol=0)
+
+
 def test_batches_restrict_permutations(table):
     """A column that tells batches apart is related to y only because batches differ in y."""
     X, _ = table

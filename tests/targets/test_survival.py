@@ -184,6 +184,9 @@ def test_survival_is_recognised():
     one_and_two = pd.DataFrame({"status": event + 1, "time": time})
     with pytest.warns(UserWarning, match=r"y has a column of 1 and 2 .'status'.* write 1 for events and 0 for others"):
         assert check_outcome(one_and_two).shape == (60, 2)
+    gap = numbers.assign(a=np.where(np.arange(60) == 4, np.nan, event))
+    with pytest.warns(UserWarning, match="y has a column of 0 and 1 .'a'"), pytest.raises(ValueError, match="NaN"):
+        check_outcome(gap)
     assert check_outcome(pd.DataFrame({"a": time, "b": time})).shape == (60, 2)
     ones = pd.DataFrame({"event": event.astype(int), "time": np.ones(60)})
     assert same(check_outcome(ones, "survival"), survival_array(event, np.ones(60)))

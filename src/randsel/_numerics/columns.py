@@ -31,7 +31,7 @@ from randsel._numerics.arrays import (
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 
-#: Columns standardised at a time: a few hundred rows of them stay in cache.
+#: Columns per block of element-wise work: a few hundred rows of them stay in the second-level cache.
 STRIP = 512
 #: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
 MAPPED_ROWS = 16

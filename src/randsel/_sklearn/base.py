@@ -95,12 +95,11 @@ def check_data(
 
 
 def check_annotations(groups: Any, batch: Any, covariates: Any, weights: Array | None, m: int) -> Annotations:
-    """Check groups, batches and covariates of m samples; a single group of all samples counts as no groups."""
+    """Check groups, batches and covariates of m samples; a single group or batch of all samples counts as none."""
     if groups is None and batch is None and covariates is None:
         return Annotations()
-    groups, batch = (check_labels(labels, name, weights, m) for name, labels in (("groups", groups), ("batch", batch)))
-    if groups is not None and groups.min() == groups.max():
-        groups = None
+    labels = [check_labels(values, name, weights, m) for name, values in (("groups", groups), ("batch", batch))]
+    groups, batch = (None if codes is None or codes.min() == codes.max() else codes for codes in labels)
     checked = None if covariates is None else check_covariates(covariates, m)
     if checked is not None and weights is not None:
         checked = checked.rows(weights > 0.0)

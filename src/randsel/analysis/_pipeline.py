@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import complement
+from randsel._sklearn.base import check_annotations
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import collect_warnings
 from randsel._utils.typing import Array
@@ -206,6 +207,6 @@ def _order_features(selected: Array, path: CullingPath, n: int) -> Array:
 
 
 def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[int, list[StandIn]]:
-    groups = None if table.groups is None else np.unique(table.groups, return_inverse=True)[1]
-    model = SwapModel(Target.encode(table.y, kind, None, groups))
+    annotations = check_annotations(table.groups, None, None, None, len(table.y))
+    model = SwapModel(Target.encode(table.y, kind, None, annotations.groups))
     return find_stand_ins(table.X, selected, model, nominal=table.nominal)

@@ -30,7 +30,7 @@ from randsel._numerics.arrays import (
     to_double,
     to_numpy,
 )
-from randsel._numerics.columns import load_columns, map_blocks, select_columns
+from randsel._numerics.columns import STRIP, load_columns, map_blocks, select_columns
 from randsel._numerics.kernels import UNDERFLOW, Factor, Series, null_scale, squared_distances
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
@@ -49,7 +49,6 @@ from randsel.contribution._nonlinear import (
 )
 from randsel.contribution._row_blocks import average_blocks, map_row_blocks
 from randsel.contribution._sample import ColumnMoments, Contribution, PairSums, Sample
-from randsel.contribution._sketch import STRIP
 from randsel.targets import Target
 
 #: Rows above which the closed form is averaged over row blocks of about half this size: pairs grow as m².

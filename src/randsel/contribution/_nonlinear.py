@@ -35,11 +35,18 @@ from randsel._numerics.arrays import (
     take_columns,
     to_double,
 )
-from randsel._numerics.columns import ColumnSource, keep_columns, load_columns, map_blocks, select_columns, sum_blocks
+from randsel._numerics.columns import (
+    STRIP,
+    ColumnSource,
+    keep_columns,
+    load_columns,
+    map_blocks,
+    select_columns,
+    sum_blocks,
+)
 from randsel._numerics.kernels import Factor, Series, null_scale
 from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
-from randsel.contribution._sketch import STRIP
 
 #: Features with a larger `u` than this for some pair do not try the third-order series.
 MAX_REACH = 1.5

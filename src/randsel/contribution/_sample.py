@@ -31,6 +31,7 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.columns import (
+    STRIP,
     ColumnSource,
     keep_columns,
     load_columns,
@@ -51,7 +52,7 @@ from randsel._numerics.kernels import (
     sum_squared_differences,
 )
 from randsel._utils.typing import Array
-from randsel.contribution._sketch import STRIP, Sketch, probe_vectors
+from randsel.contribution._sketch import Sketch, probe_vectors
 from randsel.targets import Target
 
 #: Number of rows from which products over features are in single precision.

@@ -1,5 +1,6 @@
-"""A sketch of `Σ_j d²`, the sum of squared distances in every feature, which a wide table can do with.
+"""A sketch of `Σ_j d²` for wide tables, where `d` is the squared difference of two samples in feature `j`.
 
+The sum itself takes two Gram matrices (`sum_squared_differences`), and a sketch only products with a few vectors.
 Equations are numbered as in docs/explanation/mathematics.md.
 """
 
@@ -13,8 +14,6 @@ from randsel._utils.typing import Array
 
 #: Number of probe vectors.
 PROBES = 32
-#: Columns per block of element-wise work: a few hundred rows of them stay in the second-level cache.
-STRIP = 512
 
 
 @dataclass(frozen=True)

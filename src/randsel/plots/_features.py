@@ -119,7 +119,7 @@ def pair_panel(
     'a'
     """
     axes = prepare_axes(ax, (3.4, 3.0))
-    labels = tuple(labels) or tuple(str(getattr(values, "name", "")) for values in (first, second))
+    labels = tuple(labels) or (_name_of(first), _name_of(second))
     _draw_pair(axes, first, second, np.asarray(y), categories, labels)
     return axes
 
@@ -215,7 +215,7 @@ def feature_panel(
     ['no', 'yes']
     """
     axes = prepare_axes(ax, (3.4, 2.7))
-    name, target = (write_name(text or "") for text in (getattr(values, "name", ""), target or getattr(y, "name", "")))
+    name, target = write_name(_name_of(values)), write_name(_name_of(y) if target is None else target)
     values, y = np.asarray(values, dtype=float), np.asarray(y)
     classes, codes = np.unique(y, return_inverse=True)
     observed = ~np.isnan(values)
@@ -244,6 +244,12 @@ def feature_panel(
     axes.set_xlim(-0.5, len(strips) - 0.5)
     axes.tick_params(axis="x", length=0)
     return axes
+
+
+def _name_of(values: Any) -> str:
+    """Return the name of a series; nothing for one without a name, and for an array."""
+    name = getattr(values, "name", None)
+    return "" if name is None else str(name)
 
 
 _DOTS = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}

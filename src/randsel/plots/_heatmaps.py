@@ -8,6 +8,7 @@ import numpy as np
 from randsel._utils.text import format_label, optional
 from randsel._utils.typing import Array
 from randsel.plots._style import (
+    CLASS_COLOURS,
     are_classes,
     class_colours,
     find_names,
@@ -48,7 +49,8 @@ def feature_heatmap(
     categories : bool, default=None
         Whether y are classes; None decides by the number of distinct values.
     labels : sequence of str, default=None
-        Labels of the classes for the legend, in ascending order; None: the classes; an empty sequence: no legend.
+        Labels of the classes for the legend, in ascending order; None: the classes; an empty sequence: no legend. More
+        classes than `CLASS_COLOURS` have no legend, because their colours repeat.
     ax : matplotlib.axes.Axes, default=None
         Where to draw; None: a new figure.
 
@@ -139,14 +141,15 @@ def _draw_target_bar(axes: Any, colours: Array, n_rows: int) -> None:
 
 
 def _explain_colours(axes: Any, labels: Sequence[str]) -> None:
-    """Add a legend of the classes above a heat map."""
+    """Add a legend of the classes above a heat map; none if colours repeat."""
+    if not 0 < len(labels) <= len(CLASS_COLOURS):
+        return
     written = [write_name(label) for label in labels]
     dots = [axes.plot([], [], "o", color=colour)[0] for colour in class_colours(np.arange(len(written)))]
-    n_columns = max(1, int(10 * axes.figure.get_figwidth()) // (6 + max(map(len, written), default=1)))
+    n_columns = max(1, int(10 * axes.figure.get_figwidth()) // (6 + max(map(len, written))))
     frame = {"frameon": False, "fontsize": "small", "borderaxespad": 0.2, "ncols": n_columns, "handlelength": 1.0}
-    if dots:
-        for text in axes.legend(dots, written, loc="lower left", bbox_to_anchor=(0.0, 1.0), **frame).get_texts():
-            text.set_parse_math(False)
+    for text in axes.legend(dots, written, loc="lower left", bbox_to_anchor=(0.0, 1.0), **frame).get_texts():
+        text.set_parse_math(False)
 
 
 def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: Any = None) -> Any:

@@ -117,7 +117,7 @@ def _label_rounds(axes: Any, path: CullingPath, width: float) -> None:
 
 
 def _draw_errors(axes: Any, path: CullingPath) -> None:
-    """Draw the errors with their standard errors; the limit, which is the smallest plus its own; and the best round."""
+    """Draw errors with standard errors, the limit (the least error plus its standard error), and the best round."""
     errors, spread = np.asarray(path.errors), np.asarray(path.standard_errors)
     axes.fill_between(range(len(errors)), errors - spread, errors + spread, color=GREY, alpha=0.35, linewidth=0)
     limit = {"color": GREY, "linewidth": 0.8, "linestyle": "--"}

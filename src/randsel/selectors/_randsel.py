@@ -302,7 +302,8 @@ class RandSel(StandInsMixin, Selector):
             group is ignored.
         batch : array of shape (n_samples,), default=None
             Differences between batches, such as plates, are removed from features and y; permutations of y stay within
-            batches. Prediction errors leave out small batches, such as the samples of a donor, as a whole.
+            batches. Prediction errors leave out small batches, such as the samples of a donor, as a whole. A single
+            batch is ignored.
         covariates : array or data frame of shape (n_samples,) or (n_samples, n_covariates), default=None
             Variables whose effects are removed from features and y, such as age: numbers, of which smooth functions are
             removed, or categories as text.

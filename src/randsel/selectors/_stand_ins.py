@@ -5,8 +5,7 @@ from typing import Any
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from randsel._numerics.arrays import remote_table
-from randsel._sklearn.annotations import check_labels
-from randsel._sklearn.base import check_table
+from randsel._sklearn.base import check_annotations, check_table
 from randsel.culling import MAX_COUNT, MIN_CORRELATION, StandIn, SwapModel, find_stand_ins
 from randsel.targets import Target, check_outcome, find_kind
 
@@ -77,7 +76,8 @@ class StandInsMixin:
         if y is not None:
             y = check_outcome(y, self.target)
             check_consistent_length(X, y)
-            target = Target.encode(y, find_kind(y, self.target), None, check_labels(groups, "groups", None, len(y)))
+            annotations = check_annotations(groups, None, None, None, len(y))
+            target = Target.encode(y, find_kind(y, self.target), None, annotations.groups)
             model = SwapModel(target, self.gamma, scale=self._scale())
         selected = self.order_[self.support_[self.order_]]
         return find_stand_ins(X, selected, model, min_correlation=min_correlation, max_count=max_count)

@@ -252,7 +252,8 @@ def read(
     limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
     collect, named = below_detection is not None, only or target_file or target or event
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
-    contents = _check_target_named(_read_table(path, options, has_text=bool(target_file or covariates)), named)
+    own_options = options if has_cells(path) else _without_options_of_others(options, target_file, covariates)
+    contents = _check_target_named(_read_sheet(path, own_options), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
     with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
@@ -390,10 +391,10 @@ _R_FILES = {
 }
 
 
-def _read_table(path: Path, options: ReadOptions, *, has_text: bool) -> Sheet:
-    """Read the table; `has_text`: covariates or a target file may have text even if the format holds only numbers."""
-    is_for_others = has_text and not has_cells(path)
-    return _read_sheet(path, replace(options, na=(), below_detection=False) if is_for_others else options)
+def _without_options_of_others(options: ReadOptions, target_file: Any, covariates: Any) -> ReadOptions:
+    """Return options for a table of numbers: without `na` of a target file, and `below_detection` of covariates."""
+    na = () if target_file else options.na
+    return replace(options, na=na, below_detection=options.below_detection and not covariates)
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:

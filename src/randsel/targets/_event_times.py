@@ -49,7 +49,7 @@ def read_survival(y: Any, target: str) -> Array | None:
         return None
     if by_name[event] and are_events:
         return _read_columns(*columns)
-    levels = " and ".join(f"{value:g}" for value in np.unique(values[event]))
+    levels = " and ".join(f"{value:g}" for value in np.unique(values[event]) if not np.isnan(value))
     recode = "" if are_events else "write 1 for events and 0 for others, and "
     warn(
         f"y has a column of {levels} ({names[event]!r}) and one of positive numbers ({names[time]!r}), which are taken "
