@@ -41,7 +41,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Agreement of predictions with the outcome of `n_samples` samples; `chance` is the main measure of guessing."""
+    """Agreement of predictions with the outcome of `n_samples` samples; `chance` is the main measure if one guesses."""
 
     n_samples: int
     measures: tuple[Measure, ...]

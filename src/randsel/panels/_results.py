@@ -36,7 +36,7 @@ PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the tra
 
 
 def summarise_application(application: Application) -> list[str]:
-    """Return the main results as sentences, and a word about warnings, which a reader of the results may overlook."""
+    """Return the main results as sentences; the last one counts the warnings, which a reader may overlook."""
     n_warnings = len(application.warnings)
     pronoun = pluralise(n_warnings, "it", "them")
     beware = (

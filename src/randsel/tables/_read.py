@@ -252,8 +252,7 @@ def read(
     limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
     collect, named = below_detection is not None, only or target_file or target or event
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
-    own_options = options if has_cells(path) else _without_options_of_others(options, target_file, covariates)
-    contents = _check_target_named(_read_sheet(path, own_options), named)
+    contents = _check_target_named(_read_table(path, options, target_file, covariates), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
     with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
@@ -391,10 +390,12 @@ _R_FILES = {
 }
 
 
-def _without_options_of_others(options: ReadOptions, target_file: Any, covariates: Any) -> ReadOptions:
-    """Return options for a table of numbers: without `na` of a target file, and `below_detection` of covariates."""
-    na = () if target_file else options.na
-    return replace(options, na=na, below_detection=options.below_detection and not covariates)
+def _read_table(path: Path, options: ReadOptions, target_file: Any, covariates: Any) -> Sheet:
+    """Read the table; if it holds only numbers, `na` is for a target file, and `below_detection` for covariates."""
+    if not has_cells(path):
+        na = () if target_file else options.na
+        options = replace(options, na=na, below_detection=options.below_detection and not covariates)
+    return _read_sheet(path, options)
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
