@@ -156,7 +156,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         ("a,b,y\nA/A,AG,x\nA/B,GG,x\nA/A,AA,z\nA/B,GG,z\n", {}, "holds 'A/A' in line 2, .* it looks like a genotype"),
         ("a,b,c,y\n-,ND,1,x\n1,1,n.d,x\n1,1,1,x\n1,2,1,z\n", {}, "hold text, too, such as 'ND', 'n.d'"),
         ("a,y\nu,1\nu,2\n1,3\n1,4\n", {}, "column 'a' holds 'u' in line 2, not a number"),
-        ('a,b,y\n1,"1,5",x\n1,1,x\n1,1,z\n1,1,z\n', {}, "looks like a decimal comma: write points"),
+        ('a,b,y\n1,"1,5",x\n1,1,x\n1,1,z\n1,1,z\n', {}, "looks like a decimal comma: write a decimal point"),
         ("a,b,y\n1,2020-03-01,x\n1,1,x\n1,1,z\n1,1,z\n", {}, "'2020-03-01' in line 2.* it looks like a date"),
         ("a,b,y\n1,3.12.99,x\n1,1,x\n1,1,z\n1,1,z\n", {}, "it looks like a date"),
         ("a,b,y\n1,1_000,x\n1,1,x\n1,1,z\n1,1,z\n", {}, "holds '1_000' in line 2, not a number"),
