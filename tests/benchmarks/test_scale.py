@@ -88,7 +88,8 @@ def test_the_ways_and_blocks_of_rounds_are_those_of_the_package(constants, monke
     m, n, width, smallest = 1000, 800, 60, 200
     rng, least = np.random.default_rng(0), model.smallest_memory(m, n)
     X, y = rng.standard_normal((m, n), dtype=np.float32), rng.integers(0, 2, m)
-    RandSel(smallest, min_features=smallest, max_memory=least).fit(da.from_array(X, chunks=(m, width)), y)
+    selector = RandSel(smallest, min_features=smallest, max_memory=least, random_state=0)
+    selector.fit(da.from_array(X, chunks=(m, width)), y)
     room = model.memory_for_columns(least, m, n)
     task, known = model.Task(m, n, width, room, 10, smallest), model.replace(constants, rows=100)
     expected = [(held.n, held.blocks, held.one_worker_each(task, known)) for held in model.rounds(task, kept=True)]
