@@ -104,7 +104,7 @@ def _log_tail_of_labels(a: Any, codes: Array, sizes: Array, n_labels: Array, obs
     counts, deviations = as_array_like(n_labels, a), tilt.deviations
     t, s = observed / (a * a).sum(axis=1), s0
     for _ in range(NEWTON_STEPS):
-        p, variance, _ = tilt.labels(s, t)
+        p, variance = tilt.labels(s, t)
         h_ss, h_st, h_tt = (sums_by(codes, variance * factor) for factor in (1.0, deviations, deviations**2))
         g_s, g_t = counts - sums_by(codes, p), observed - (p * a).sum(axis=1)
         schur = clip((h_tt - h_st**2 / h_ss).sum(axis=1), 1e-300)
@@ -115,8 +115,9 @@ def _log_tail_of_labels(a: Any, codes: Array, sizes: Array, n_labels: Array, obs
         t, s = t + damping * step_t, s + damping[:, None] * step_s
         if bool((decrement < 1e-6).all()):
             break
-    _, null_variance, null_exponents = tilt.labels(s0, xp.zeros_like(t))
-    drop = (null_exponents - tilt.labels(s, t)[2]).sum(axis=1) + t * observed
+    untilted = xp.zeros_like(t)
+    null_variance = tilt.labels(s0, untilted)[1]
+    drop = (tilt.exponents(s0, untilted) - tilt.exponents(s, t)).sum(axis=1) + t * observed
     curvature = xp.log(h_ss / sums_by(codes, null_variance)).sum(axis=1) + xp.log(schur)
     t, drop, curvature, spacing = map(to_numpy, (t, drop, curvature, spacing))
     w = np.sqrt(np.maximum(2.0 * drop, 1e-12))
@@ -144,22 +145,32 @@ class _Tilt:
         self.centres = a[:, as_index(most_likely, a)] * abs(self.signs)
         self.deviations = a - self.centres[:, self.stratum]
 
-    def labels(self, s: Any, t: Any) -> tuple[Any, Any, Any]:
-        """Return the probability of every label, weights for variances, and minus the exponent of every stratum."""
-        xp, codes = namespace(self.a), self.codes
-        logits = s[:, self.stratum] + t[:, None] * self.a
-        p = logistic(logits)
+    def labels(self, s: Any, t: Any) -> tuple[Any, Any]:
+        """Return the probability of every label, and weights for variances."""
+        xp = namespace(self.a)
+        p = logistic(s[:, self.stratum] + t[:, None] * self.a)
         variance = p * (1.0 - p) + 1e-300
-        exponents = sums_by(codes, xp.logaddexp(xp.zeros_like(logits), logits)) - s * self.counts
         if self.has_single:
-            powers = xp.exp(t[:, None] * self.deviations * self.signs[self.stratum])
-            sums = sums_by(codes, powers)
+            powers, sums = self._of_single(t)
             only, single = powers / sums[:, self.stratum], self.is_single[self.stratum]
             p = xp.where(single, xp.where(self.signs[self.stratum] > 0.0, only, 1.0 - only), p)
             variance = xp.where(single, only, variance)
-            of_single = xp.log(sums) + t[:, None] * self.signs * self.centres
+        return p, variance
+
+    def exponents(self, s: Any, t: Any) -> Any:
+        """Return minus the exponent of every stratum."""
+        xp = namespace(self.a)
+        logits = s[:, self.stratum] + t[:, None] * self.a
+        exponents = sums_by(self.codes, xp.logaddexp(xp.zeros_like(logits), logits)) - s * self.counts
+        if self.has_single:
+            of_single = xp.log(self._of_single(t)[1]) + t[:, None] * self.signs * self.centres
             exponents = xp.where(self.is_single, of_single, exponents)
-        return p, variance, exponents
+        return exponents
+
+    def _of_single(self, t: Any) -> tuple[Any, Any]:
+        """Return the tilted weight of every sample as the only one of its stratum, and the sums of strata."""
+        powers = namespace(self.a).exp(t[:, None] * self.deviations * self.signs[self.stratum])
+        return powers, sums_by(self.codes, powers)
 
 
 def logistic(x: Any) -> Any:
