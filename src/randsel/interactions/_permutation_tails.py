@@ -141,7 +141,7 @@ class _Tilt:
         self.a, self.codes, self.counts = a, codes, as_array_like(n_labels, a)
         self.stratum, self.has_single = as_index(codes, a), bool(is_single.any())
         self.signs, self.is_single = as_array_like(signs, a), as_array_like(is_single, a)
-        #: Values of the most likely only sample of every stratum, 0 for the other strata, and deviations from them.
+        #: Value of the likeliest single sample of every stratum (0 for other strata), and deviations of all samples from it.
         self.centres = a[:, as_index(most_likely, a)] * abs(self.signs)
         self.deviations = a - self.centres[:, self.stratum]
 
