@@ -128,9 +128,10 @@ class _Tilt:
     """Probabilities of labels that are tilted by t times the values of a, which are sorted within strata.
 
     In a stratum with several labelled and several unlabelled samples, labels are taken to be independent, of
-    probability `1/(1 + exp(-s - t a_i))`. An only labelled sample is sample i with a probability proportional to
-    `exp(t a_i)`, and an only unlabelled one with a probability proportional to `exp(-t a_i)`. This is exact, and s is
-    not needed. It matters for pairs and for matched controls, where many strata have one label each.
+    probability `1/(1 + exp(-s - t a_i))`. If a stratum has one labelled sample, it is sample i with
+    a probability proportional to `exp(t a_i)`. If it has one unlabelled sample, the probability is proportional to
+    `exp(-t a_i)`. Both are exact and need no s. They matter for pairs and for matched controls, where many strata have
+    one label each.
     """
 
     def __init__(self, a: Any, codes: Array, sizes: Array, n_labels: Array) -> None:
@@ -141,12 +142,12 @@ class _Tilt:
         self.a, self.codes, self.counts = a, codes, as_array_like(n_labels, a)
         self.stratum, self.has_single = as_index(codes, a), bool(is_single.any())
         self.signs, self.is_single = as_array_like(signs, a), as_array_like(is_single, a)
-        #: Value of the likeliest single sample of every stratum (0 for other strata), and deviations of all samples from it.
+        #: Value of the likeliest single sample of every stratum, 0 for other strata; and deviations from these values.
         self.centres = a[:, as_index(most_likely, a)] * abs(self.signs)
         self.deviations = a - self.centres[:, self.stratum]
 
     def labels(self, s: Any, t: Any) -> tuple[Any, Any]:
-        """Return the probability of every label, and weights for variances."""
+        """Return the probability that each sample is labelled, and its weight in the second derivatives."""
         xp = namespace(self.a)
         p = logistic(s[:, self.stratum] + t[:, None] * self.a)
         variance = p * (1.0 - p) + 1e-300
@@ -158,7 +159,7 @@ class _Tilt:
         return p, variance
 
     def exponents(self, s: Any, t: Any) -> Any:
-        """Return minus the exponent of every stratum."""
+        """Return the cumulant generating function of every stratum, less s times the number of its labels."""
         xp = namespace(self.a)
         logits = s[:, self.stratum] + t[:, None] * self.a
         exponents = sums_by(self.codes, xp.logaddexp(xp.zeros_like(logits), logits)) - s * self.counts
@@ -168,7 +169,7 @@ class _Tilt:
         return exponents
 
     def _of_single(self, t: Any) -> tuple[Any, Any]:
-        """Return the tilted weight of every sample as the only one of its stratum, and the sums of strata."""
+        """Return the weight of every sample as the single one of its stratum, `exp(±t a_i)`, and the sums by stratum."""
         powers = namespace(self.a).exp(t[:, None] * self.deviations * self.signs[self.stratum])
         return powers, sums_by(self.codes, powers)
 
