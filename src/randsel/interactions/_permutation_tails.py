@@ -169,7 +169,7 @@ class _Tilt:
         return exponents
 
     def _of_single(self, t: Any) -> tuple[Any, Any]:
-        """Return the weight of every sample as the single one of its stratum, `exp(±t a_i)`, and the sums by stratum."""
+        """Return the weight of every sample as the single one of a stratum, `exp(±t a_i)`, and the sums by stratum."""
         powers = namespace(self.a).exp(t[:, None] * self.deviations * self.signs[self.stratum])
         return powers, sums_by(self.codes, powers)
 
