@@ -139,13 +139,13 @@ bench-rules: .venv/dev  ## compare culling rules, another kernel and the scan; t
 	$(BIN)/python benchmarks/quality/rules.py --out docs/results/rules.md
 
 bench-real: .venv/dev  ## compare selections on the real tables of ../shared/data by accuracy; hours on two cores, resumable
-	$(BIN)/python benchmarks/quality/real.py --out docs/results/real.md
+	$(BIN)/python benchmarks/quality/real.py --archive benchmarks/archive/real.jsonl.xz --out docs/results/real.md
 
 bench-errors: .venv/dev  ## measure size and power of the p-values, compared with classical tests; an hour on two cores, resumable
-	$(BIN)/python benchmarks/quality/errors.py --out docs/results/errors.md
+	$(BIN)/python benchmarks/quality/errors.py --archive benchmarks/archive/errors.jsonl.xz --out docs/results/errors.md
 
 bench-outcomes: .venv/dev build/outcomes/ready  ## measure recall, errors and power with covariates, batches, survival, missing values, known markers; 6000 s of one core (JOBS=16 for as many processes), resumable
-	$(BIN)/python benchmarks/quality/outcomes.py --jobs $(or $(JOBS),2) --out docs/results/outcomes.md
+	$(BIN)/python benchmarks/quality/outcomes.py --jobs $(or $(JOBS),2) --archive benchmarks/archive/outcomes.jsonl.xz --out docs/results/outcomes.md
 
 bench-scaling: .venv/dev  ## compare scaled and unscaled columns on the linear Weston problem; a minute
 	$(BIN)/python benchmarks/quality/scaling.py --out docs/results/scaling.md

@@ -16,7 +16,7 @@ import numpy as np
 from cells import Cell
 from pages import PageRun
 from pool import run_tasks, time_limit
-from records import Records
+from records import Records, write_archive
 
 ROOT = Path(__file__).parents[2]
 #: Seconds that a block may take.
@@ -67,16 +67,23 @@ def simulate_block(task, cells):
 class Blocks:
     """Finished blocks of data sets, of the present answers and simulation unless `any_source` is set."""
 
-    def __init__(self, folder, sources, *, any_source=False):
-        self.records, self.sources, self.by_task, self.runs = Records(folder), sources, {}, []
+    def __init__(self, folder, sources, *, archive=None, any_source=False):
+        self.records, self.sources, self.by_task, self.runs = Records(folder, archive), sources, {}, {}
         for record, run in self.records:
             if record["cell"] in sources and (any_source or record["source"] == sources[record["cell"]]):
                 self._add((record["cell"], record["block"]), record, run)
 
     def _add(self, task, record, run):
-        self.by_task[task] = record
-        if run not in self.runs:
-            self.runs.append(run)
+        self.by_task[task], self.runs[task] = record, run
+
+    def distinct_runs(self):
+        """Return the runs that the blocks come from, the earliest first."""
+        runs = {measure.key_of(run): run for run in self.runs.values()}
+        return sorted(runs.values(), key=lambda run: run["date"])
+
+    def write_archive(self, path):
+        """Write all blocks in the order of cells and blocks."""
+        write_archive(path, [(self.by_task[task], self.runs[task]) for task in sorted(self.by_task)])
 
     def append(self, task, result, run):
         """Store the result of a task at once."""
@@ -134,6 +141,7 @@ def parse_options(benchmark):
     add("--seconds", type=float, help="start no new block after this time")
     add("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real tables")
     add("--cells", type=Path, default=ROOT / "build" / f"bench-{benchmark.page}", help="folder of finished blocks")
+    add("--archive", type=Path, help="also read blocks of this file, and merge all blocks into it at the end")
     add("--again", action="store_true", help="run again what failed")
     add("--page-only", action="store_true", help="compute nothing")
     add("--any-source", action="store_true", help="also use blocks of other versions of the code; the page names them")
@@ -168,17 +176,19 @@ def main(benchmark):
     sources = {
         name: source_of(run.page, (*benchmark.files, *cell.files), cell.packages) for name, cell in cells.items()
     }
-    blocks = Blocks(options.cells, sources, any_source=options.any_source)
+    blocks = Blocks(options.cells, sources, archive=options.archive, any_source=options.any_source)
     tasks = tasks_of(cells, options)
     if not options.page_only:
         run_missing(tasks, blocks, cells, options, run.about)
+    if options.archive and not (options.only or options.quick):
+        blocks.write_archive(options.archive)
     finished = [blocks.by_task[task] for task in tasks if task in blocks.by_task]
     print(benchmark.write_tables(cells.values(), finished))
     if options.out:
         body, tables = benchmark.write_page(cells.values(), finished)
         n_sets = "their number per row is in the tables"
         incomplete = why_incomplete(tasks, finished, options)
-        run.write(options.out, body, n_sets, runs=blocks.runs, incomplete=incomplete, tables=tables)
+        run.write(options.out, body, n_sets, runs=blocks.distinct_runs(), incomplete=incomplete, tables=tables)
 
 
 def why_incomplete(tasks, finished, options):

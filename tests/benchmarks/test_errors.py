@@ -164,3 +164,21 @@ def test_finished_blocks_are_not_simulated_again(tmp_path):
         json.loads(line) for path in (tmp_path / "cells").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
     assert sorted(r["block"] for r in records if "block" in r) == [0, 1]
+
+
+def test_an_archive_holds_all_blocks_and_is_read_on_another_machine(modules, tmp_path):
+    simulation, records = modules("simulation"), modules("records")
+    here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "errors.jsonl.xz"
+    sources, first, second = {"a": "1", "b": "1"}, {"date": "2026-01-01"}, {"date": "2026-01-02"}
+    blocks = simulation.Blocks(here, sources)
+    blocks.append(("a", 0), {"tallies": [1]}, first)
+    blocks.write_archive(archive)
+
+    blocks = simulation.Blocks(there, sources, archive=archive)
+    assert blocks.by_task[("a", 0)]["tallies"] == [1]
+    blocks.append(("b", 0), {"tallies": [2]}, second)
+    blocks.write_archive(archive)
+    assert [(r["cell"], run) for r, run in records.Records(tmp_path / "none", archive)] == [("a", first), ("b", second)]
+    assert simulation.Blocks(tmp_path / "none", sources, archive=archive).distinct_runs() == [first, second]
+    # blocks of other answers are not used
+    assert not simulation.Blocks(tmp_path / "none", {"a": "2"}, archive=archive).by_task
