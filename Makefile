@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow test-kernels lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select bench-decision formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse bench-wide bench-all bench-speed bench-cost bench-fresh bench-smallest bench-figure-one bench-table-one bench-table-two bench-blackbox pages figures command-line
+.PHONY: help demo test test-slow test-kernels lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select bench-decision formats gallery screenshots docs dist check-dist lock clean bench-dask bench-sparse bench-wide bench-all bench-speed bench-cost bench-fresh bench-smallest bench-figure-one bench-table-one bench-table-two bench-blackbox pages figures command-line
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -104,9 +104,6 @@ bench-sparse: .venv/dev  ## fit a sparse table of 20 000 × 20 000 counts within
 
 bench-wide: .venv/dev  ## find pairs among 100 000 features and triples among 1000 SNPs; half an hour on two cores, resumable (DEVICE=cuda for a GPU)
 	$(BIN)/python benchmarks/scale/wide.py $(if $(DEVICE),--device $(DEVICE)) --out docs/results/wide.md
-
-bench-scale: .venv/dev  ## estimate the cost of a fit on a cluster from constants measured on one core; five minutes, resumable
-	$(BIN)/python benchmarks/scale/scale.py --out docs/results/scale.md
 
 bench-gpu: .venv/dev  ## measure culling path, pairs and bootstrap on a CUDA device; three minutes
 	$(BIN)/python benchmarks/speed/gpu.py --out docs/results/gpu.md

@@ -1,4 +1,4 @@
-"""Compare a Dask cluster on one machine with joblib's own processes, and measure how jobs scale with its workers.
+"""Compare a Dask cluster on one machine with joblib's own processes, and measure how its time depends on workers.
 
 python benchmarks/scale/cluster.py [--out docs/results/dask.md] [--repeats 3] [--features 20000]
 """
@@ -6,7 +6,6 @@ python benchmarks/scale/cluster.py [--out docs/results/dask.md] [--repeats 3] [-
 import argparse
 import io
 import os
-import pickle
 import sys
 import time
 import warnings
@@ -25,23 +24,19 @@ import psutil
 from pages import PageRun
 
 from distributed import Client, LocalCluster, wait
-from randsel import RandSel, datasets
-from randsel._utils.jobs import ordered_map
-from randsel.analysis._model import Settings
-from randsel.analysis._resampling import _select_on_half
-from randsel.distributed import _client as cluster_client
+from randsel import RandSel, StabilitySelection, datasets
 from randsel.distributed import on_cluster
-from randsel.tables._read import Table
-from randsel.targets._kinds import CLASSES
 
+#: Name of the runs on workers that return freed memory at once, as Dask starts them.
+DEFAULT_MEMORY = "Dask, default memory settings"
 #: Largest acceptable ratio of the time of Dask to that of joblib.
 WANTED = 1.30
-#: Draws of the bootstrap, a third of what `RandSel` takes unless told otherwise.
+#: Draws of the bootstrap, a third of the default of `RandSel`.
 DRAWS = 1024
-#: Half-samples, what `randsel select` takes unless told otherwise.
+#: Half-samples, as many as `randsel select` draws by default.
 HALVES = 50
-#: Environment in which workers keep memory that they freed, up to blocks of the largest size that glibc allows for it.
-#: One of the two alone would fix the other at its default, and every array of 128 kB would be fresh memory.
+#: Environment in which workers keep freed memory, up to the largest blocks for which glibc allows it. If only one of
+#: the two is set, the other stays at its default, and every array of 128 kB takes fresh memory.
 KEEP = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 #: Blocks of columns of the Dask array.
 BLOCKS = 4
@@ -51,20 +46,19 @@ class Jobs:
     """The two kinds of jobs, on one table."""
 
     def __init__(self, features):
-        X, y, _ = datasets.make_xor(500, features, random_state=0)
-        self.table = Table(X.astype(np.float32), y, tuple(f"g{j}" for j in range(features)))
+        X, self.y, _ = datasets.make_xor(500, features, random_state=0)
+        self.X = X.astype(np.float32)
 
     def bootstraps(self):
-        """Algorithm 1, a few rounds of it."""
+        """Return the contributions by Algorithm 1."""
         # a tenth of the features is left after every round, so that nearly all the time goes to the whole table
-        how = {"n_bootstraps": DRAWS, "drop": 0.9, "random_state": 0}
-        return RandSel(2, estimator="bootstrap", **how).fit(self.table.X, self.table.y).contributions_
+        rounds = {"n_bootstraps": DRAWS, "drop": 0.9, "random_state": 0}
+        return RandSel(2, estimator="bootstrap", **rounds).fit(self.X, self.y).contributions_
 
     def half_samples(self):
-        """As `randsel select` does."""
-        settings = Settings(halves=HALVES)
-        tasks = [(self.table, CLASSES, settings, 20, number) for number in range(HALVES)]
-        return [found["selected"] for found in ordered_map(_select_on_half, tasks, None)]
+        """Return how often each feature is among the first 20 of a half-sample."""
+        stability = StabilitySelection(RandSel(20), n_subsamples=HALVES, random_state=0)
+        return stability.fit(self.X, self.y).probabilities_
 
 
 def seconds(function):
@@ -110,63 +104,34 @@ def processes(count):
         yield
 
 
-@contextmanager
-def bytes_lent():
-    """Count what is lent to the cluster, and how large it is."""
-    sizes, sent = [], cluster_client._send
-
-    def counted(client, thing):
-        sizes.append(len(pickle.dumps(thing, protocol=5)))
-        return sent(client, thing)
-
-    cluster_client._send = counted
-    try:
-        yield sizes
-    finally:
-        cluster_client._send = sent
-
-
-def nothing(number):
-    return number
-
-
 def versus(jobs, repeats):
     """Return the fastest of some runs of each; runs alternate, so that other load on the machine affects both."""
     best, answers = {}, {}
     for _ in range(repeats):
-        for name, there in (("joblib", processes(2)), ("Dask", cluster(2)), ("Dask as it comes", cluster(2, {}))):
+        for name, there in (("joblib", processes(2)), ("Dask", cluster(2)), (DEFAULT_MEMORY, cluster(2, {}))):
             with there:
                 for job in (jobs.bootstraps, jobs.half_samples):
                     taken, answers[name, job.__name__] = seconds(job)
                     key = name, job.__name__
                     best[key] = np.minimum(best.get(key, np.inf), taken)
     for (_, kind), answer in answers.items():
-        for one, other in zip(answers["joblib", kind], answer, strict=True):
-            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(answer, answers["joblib", kind])
     return best
 
 
 def scaling(jobs, repeats):
-    """Seconds by number of workers; megabytes lent; milliseconds of a call, and of a task that does nothing."""
+    """Seconds of bootstraps and of half-samples, by number of workers."""
     rows = []
     for workers in (1, 2, 3, 4):
         with cluster(workers):
-            with bytes_lent() as sizes:
-                bootstraps = seconds(jobs.bootstraps)[0][0]
-            lent = sum(sizes) / 1e6
-            bootstraps = min([bootstraps] + [seconds(jobs.bootstraps)[0][0] for _ in range(repeats - 1)])
-            halves = min(seconds(jobs.half_samples)[0][0] for _ in range(repeats))
-            call, many = (
-                min(seconds(lambda n=n: ordered_map(nothing, [(k,) for k in range(n)], None))[0][0] for _ in range(3))
-                for n in (2, 200)
-            )
-        rows.append((workers, bootstraps, halves, lent, 1e3 * call, 1e3 * (many - call) / 198))
+            fastest = (min(seconds(job)[0][0] for _ in range(repeats)) for job in (jobs.bootstraps, jobs.half_samples))
+            rows.append((workers, *fastest))
     return rows
 
 
 def arrays(jobs, repeats):
     """Seconds of a path in memory, and by number of workers on a Dask array that the workers hold."""
-    X, y = jobs.table.X, jobs.table.y
+    X, y = jobs.X, jobs.y
     fit = RandSel(2).fit
     taken = [seconds(lambda: fit(X, y))[0] for _ in range(repeats + 1)]
     here, selected = np.min(taken, axis=0), fit(X, y).get_support()
@@ -192,7 +157,7 @@ def received(dask_worker):
 
 def page(jobs, repeats):
     out = io.StringIO()
-    samples, features = jobs.table.X.shape
+    samples, features = jobs.X.shape
     best, rows, (here, on_arrays) = versus(jobs, repeats), scaling(jobs, repeats), arrays(jobs, repeats)
     cores = len(os.sched_getaffinity(0))
     prices = [float(best["Dask", kind][0] / best["joblib", kind][0]) for kind in ("bootstraps", "half_samples")]
@@ -202,8 +167,9 @@ def page(jobs, repeats):
 
 {samples}×{features} numbers in single precision; {cores} cores. If the load is above {cores}, other programs ran as
 well, and ratios of clock times are not reliable: Dask's processes wait for each other more often than joblib's. Seconds
-of cores are those of client and workers together. Fastest of {repeats} run(s). Workers are warm, and keep the memory
-that they freed, except in the rows "as it comes".
+of cores are those of client and workers together. Fastest of {repeats} run(s). Workers have imported everything before,
+and keep the memory that they free ([how](../howto/large_tables.md#dask-arrays)), except in the rows with Dask's default
+memory settings.
 
 ## Dask compared with joblib, two processes each
 
@@ -214,30 +180,25 @@ Both give the same answer to the bit, which is checked in this run. Goal: at mos
 """)
     words = {
         "bootstraps": f"bootstrap: 2×{DRAWS} draws a round",
-        "half_samples": f"{HALVES} half-samples, culled to 2 features",
+        "half_samples": f"{HALVES} half-samples, their first 20 features",
     }
     for kind, name in words.items():
-        for which, of_whom in (("Dask", name), ("Dask as it comes", f"{name}, Dask as it comes")):
+        for which, of_whom in (("Dask", name), (DEFAULT_MEMORY, f"{name}, default memory settings of Dask")):
             one, other = best["joblib", kind], best[which, kind]
             cells = [f"{one[k]:.2f} | {other[k]:.2f} | {other[k] / one[k]:.2f}" for k in (0, 1)]
             out.write(f"| {of_whom} | {' | '.join(cells)} |\n")
     out.write(f"""
 ## One to four workers on {cores} cores
 
-| workers | bootstraps, s | speed-up | half-samples, s | speed-up | lent, MB | a call, ms | a task, ms |
-|---|---|---|---|---|---|---|---|
+| workers | bootstraps, s | speed-up | half-samples, s | speed-up |
+|---|---|---|---|---|
 """)
-    _, first, first_half, *_ = rows[0]
-    for workers, taken, halves, lent, call, task in rows:
-        out.write(
-            f"| {workers} | {taken:.2f} | {first / taken:.2f} | {halves:.2f} | {first_half / halves:.2f} "
-            f"| {lent:.0f} | {call:.0f} | {task:.1f} |\n"
-        )
-    out.write("""
-What limits it: there are no more cores than that, so workers beyond them share, on a busy machine the first ones too.
-What tasks share is lent once per round (the table says how much in all); it goes to the scheduler, to one worker, and
-from there to the others. Every call of joblib waits in steps of a hundredth of a second, and every task passes through
-the scheduler. On machines of their own workers add cores, and what is lent goes over the network once to each.
+    _, first, first_half = rows[0]
+    for workers, taken, halves in rows:
+        out.write(f"| {workers} | {taken:.2f} | {first / taken:.2f} | {halves:.2f} | {first_half / halves:.2f} |\n")
+    out.write(f"""
+All workers run on the same {cores} cores, so more than {cores} of them gain nothing. What the tasks of a round share is
+sent once, to the scheduler and from there to the workers.
 """)
     out.write(f"""
 ## Dask arrays
@@ -255,9 +216,8 @@ are left are the same, which is checked in this run.
             f"| {moved:.0f} |\n"
         )
     out.write("""
-What limits it: a round waits twice for all blocks, for their sums over pairs of rows and for their scores; these sums
-travel, and so does the matrix that scores are made with. Columns come to the client once what is left of them is no
-larger than a block, and the last rounds are done there.
+A round waits twice for all blocks: for their sums over pairs of samples, and for their scores. When the features that
+are left take no more memory than one block, they are sent to the client, which does the last rounds alone.
 """)
     return out.getvalue(), {"dask_price": (price, "time of jobs with Dask divided by the time with joblib")}
 
