@@ -46,8 +46,8 @@ def data_of(problem, seed):
     return X[:, order], (y > 0).astype(int), np.flatnonzero(np.isin(order, relevant))
 
 
-def cell(name, problem, seed, environments, options):
-    """One method on one data set: recall, number selected, seconds, megabytes, or the error."""
+def cell(name, problem, seed, environments, options, run):
+    """One method on one data set: recall, number selected, seconds, megabytes, or the error; and the run it is from."""
     method = METHODS[name]
     ours = method.package == "randsel"
     python, installed = environments["ours" if ours else "peers"]
@@ -72,7 +72,7 @@ def cell(name, problem, seed, environments, options):
             found = measure.run(command, limit=options.limit, memory=options.memory)
         if "columns" in found:
             found["recall"] = float(np.isin(relevant, found["columns"]).mean())
-        return {**what, **found}
+        return {**what, "run": run, **found}
 
     path = KEPT / f"{problem}-{seed}-{slug(name)}-{measure.key_of(what)}.json"
     return measure.kept(path, compute, again=options.again, limit=options.limit, memory=options.memory)
@@ -180,7 +180,7 @@ def main():
                 earlier = results[problem][name]
                 # a method that failed on one data set of a problem is not run on the others
                 failed = [record for record in earlier if record.get("error")]
-                record = failed[0] if failed else cell(name, problem, seed, environments, options)
+                record = failed[0] if failed else cell(name, problem, seed, environments, options, page.about)
                 earlier.append(record)
                 said = record.get("error") or f"recall {record['recall']:.2f}, {record['seconds']:.3g} s"
                 print(f"{problem}, data set {seed}, {name}: {said}", file=sys.stderr, flush=True)
@@ -188,7 +188,9 @@ def main():
     print(text)
     if options.out:
         incomplete = "some methods or problems were left out" if options.only or options.problems else ""
-        page.write(options.out, text, f"{options.seeds} per problem", incomplete=incomplete)
+        records = [record for by_method in results.values() for records in by_method.values() for record in records]
+        runs = list({measure.key_of(record["run"]): record["run"] for record in records}.values())
+        page.write(options.out, text, f"{options.seeds} per problem", runs=runs, incomplete=incomplete)
 
 
 if __name__ == "__main__":
