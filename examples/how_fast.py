@@ -1,9 +1,8 @@
 """How fast is it on my size?
 
 Measure a few small sizes on your own machine, and extrapolate. From some hundred samples and thousands of features on,
-time grows like samples² × features for `RandSel` and samples × features² for `InteractionScan`. Above 2000 samples
-`RandSel` works on blocks of rows, and its time grows in proportion to the samples. Measurements at large sizes are in
-docs/results/growth.md and docs/results/large.md.
+time grows like samples² × features for `RandSel` (above 2000 samples, in proportion to the samples) and like
+samples × features² for `InteractionScan`.
 
 To learn: wide tables are cheap for `RandSel`; for `InteractionScan` twice the features are four times the time.
 """

@@ -1,10 +1,9 @@
 """Does sparse filtering find strokes and edges, or whole pictures?
 
 Sparse filtering uses no labels and asks only for sparse features. On patches of photographs, less their means, most
-filters become edges and bars in one place of the patch; some follow a stripe that one photograph repeats, and a few
-stay noise. On whole digits, which are centred, filters become templates of a digit and are not local. The locality of
-a filter is the root mean square distance of its energy from its centroid, in pixels; random filters are printed for
-comparison.
+filters become edges and bars in one place of the patch. On whole digits, filters become templates of a digit and are
+not local. The locality of a filter is the root mean square distance of its energy from its centroid, in pixels, here
+compared with random filters.
 
 To learn: sparse filtering learns the sparsest causes of the data. These are strokes only in some data.
 """
