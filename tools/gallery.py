@@ -21,7 +21,6 @@ ORDER = {
     "First steps": ["pipeline", "new_samples", "how_many", "survival", "paired"],
     "What acts together": ["xor_in_2000", "snp_pair", "regression", "echoes"],
     "How far to trust it": ["stable", "nothing_there", "batches", "covariates"],
-    "Features learned without labels": ["localised_filters"],
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import randsel
-from randsel import InteractionScan, RandSel, RandSelCV, SmallestSet, StabilitySelection
+from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import files
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _resampling, _selection
