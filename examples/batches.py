@@ -4,7 +4,7 @@ Most cases were measured in one laboratory and most controls in another, and a t
 between the laboratories. Two features are related to the disease. If the batch is named, `InteractionScan` compares
 cases only with controls of the same laboratory.
 
-To learn: name the batch. If batches follow the classes, a selection without it finds features of the batch.
+To learn: name the batch, or the selection finds features of the batch.
 """
 
 from pathlib import Path

@@ -1,11 +1,11 @@
 """What if age goes with the disease, and with many features?
 
-Patients are older than controls, and 100 of 300 proteins change with age, with or without the disease. Two proteins
-are related to the disease itself: cases have more of them than controls of the same age. If age is a covariate, both
-selectors first remove what age explains from the disease and from every protein.
+Patients are older than controls, and 100 of 300 proteins change with age. Two proteins are related to the disease
+itself: cases have more of them than controls of the same age. If age is a covariate, both selectors first remove what
+age explains from the disease and from every protein.
 
-To learn: pass what you would adjust for in a regression (age, sex, storage time) as `covariates`. Otherwise features
-that only follow age are selected. Nothing can be learned about a protein that age explains completely.
+To learn: pass what you would adjust for in a regression (age, sex, storage time) as `covariates`. Nothing can be
+learned about a protein that age explains completely.
 """
 
 from pathlib import Path

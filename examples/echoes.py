@@ -4,7 +4,7 @@ The label depends on one feature only, through its distance from zero. Twenty ot
 two followers follows its square, so a naive test of pairs finds "interactions" in every data set. If main effects are
 removed from the label and from the products, almost none are left.
 
-To learn: a test of pairs that does not remove main effects finds interactions wherever features are correlated.
+To learn: a test of pairs must remove main effects.
 """
 
 from pathlib import Path

@@ -4,9 +4,8 @@ Five of 200 features matter, some more than others. `RandSel()` takes the fewest
 left-out samples is within one standard error of the smallest. `RandSelCV` takes the number with which a model of yours
 predicts best in a cross-validation.
 
-To learn: look at the whole curve before you believe a number. Where it is flat several answers are as good, and the
-smallest of them is the easiest to follow up. A set that predicts as well as any need not hold all features that matter:
-the others come next in `order_`.
+To learn: look at the whole curve. Where it is flat, several numbers are as good, and the smallest is the easiest to
+follow up. A set that predicts as well as any need not hold all features that matter: the others come next in `order_`.
 """
 
 from pathlib import Path

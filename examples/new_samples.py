@@ -1,8 +1,7 @@
 """Does my panel hold in a second cohort?
 
-A panel is selected from half of the breast cancer table of scikit-learn, saved, and applied to the other half as if
-that were a new cohort: as it is, on another scale, and without one of its features. The command line does the same with
-files: `randsel select`, then `randsel apply`.
+A panel is selected from half of the breast cancer table of scikit-learn, saved, and applied to the other half: as it
+is, on another scale, and without one of its features. The commands for files are `randsel select` and `randsel apply`.
 
 To learn: read the warnings before the predictions; a scale that has moved spoils any panel.
 """

@@ -1,9 +1,8 @@
 """What if nothing is there?
 
 A ranking always has a first place, also when all 1000 features are noise. `RandSel` compares the target with 99
-permutations of it, and warns if the features are related to both about as closely, also if you ask for a number of
-features. `InteractionScan` selects nothing. At its level of 0.05, the scan may select something in about two of 40 such
-tables.
+permutations of it, and warns if the features are related to both about as closely. `InteractionScan` selects nothing.
+At its level of 0.05, it may select something in about two of 40 such tables.
 
 To learn: read the warning before the names.
 """

@@ -4,8 +4,7 @@ Twenty donors gave blood before and after a vaccination. Donors differ much more
 from day to day, and 4 of 500 genes respond to the vaccine. Given the donor of every sample, `InteractionScan` compares
 the samples of each donor with each other.
 
-To learn: name the donor. `groups=donor` says which samples belong together. A comparison that ignores donors loses what
-a paired one finds.
+To learn: name the donor (`groups=donor`). A comparison that ignores donors loses what a paired one finds.
 """
 
 from pathlib import Path

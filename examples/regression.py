@@ -1,8 +1,8 @@
 """What if the target is a number?
 
-Nothing changes: give numbers as y. Here the target depends on five of 500 features, as in Friedman's benchmark: on
-the product of two through a sine, on one through a square, and on two in a straight line. Whole numbers of at most
-four values would be taken for classes, unless you say `target="regression"`.
+Give numbers as y. Here the target depends on five of 500 features, as in Friedman's benchmark: on the product of two
+through a sine, on one through a square, and on two in a straight line. Whole numbers of at most four values would be
+taken for classes, unless you say `target="regression"`.
 
 To learn: a straight line cannot see an effect that rises on both sides of the middle, such as that of feature 2; the
 methods here can. The scan also says which two features act together.

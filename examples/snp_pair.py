@@ -1,8 +1,7 @@
 """Which two of 800 SNPs act only together?
 
 The table has genotypes 0, 1 and 2 of 1200 samples. The risk is high for two alleles of one SNP with none of the other,
-and for heterozygotes of both. Neither SNP alone changes the risk much. Rare genotypes are common in such tables, and a
-few samples that share two of them must not look like a discovery.
+and for heterozygotes of both. Neither SNP alone changes the risk much.
 
 To learn: use genotypes as they are. One pair of 320 000 stands out, and both partners are named.
 """

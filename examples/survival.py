@@ -4,9 +4,8 @@ Give events and times as y, as in scikit-survival: a structured array of bool an
 one of 200 features, and on the product of two others. Half of the samples had the event; of the others we only know
 that they survived until their last visit.
 
-To learn: samples are compared with those still at risk at the same time, so that censored ones count as far as they
-were observed. Curves of a feature that was selected on the same samples flatter it; those of the risk of held-out
-samples do not.
+To learn: do not leave censored samples out. Curves of a feature that was selected on the same samples flatter it;
+those of the risk of held-out samples do not.
 """
 
 from pathlib import Path

@@ -19,7 +19,7 @@ Written by `make command-line` from the help of the commands, which `randsel COM
 
     randsel [--debug] [--version] COMMAND [OPTIONS] [ARGUMENTS]
 
-`--debug` shows where an error came from. See also [output files](outputs.md) and [exit codes](exit_codes.md).
+`--debug` shows where an error came from. [Output files and exit codes](outputs.md) explains the results.
 """
 READING_TITLE = "Options for reading a table"
 

@@ -211,7 +211,7 @@ def read(
     duplicates : {"error", "rename", "mean", "first"}, default="error"
         How to handle features with the same name: raise an error, number the names, take the mean, or take the first.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
-        Orientation of text and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
+        Orientation of text, workbooks and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
     missing : {"neutral", "indicator", "median", "drop-columns", "error"}, default="neutral"
         What to do about missing values. "neutral" and "median" leave NaN in X: selectors take them for the mean of the
         column, or `imputer` replaces them by medians. "indicator" is "neutral", with a column of 0 and 1 for each
