@@ -136,7 +136,7 @@ bench-rules: .venv/dev  ## compare culling rules, another kernel and the scan; t
 	$(BIN)/python benchmarks/quality/rules.py --out docs/results/rules.md
 
 bench-real: .venv/dev  ## compare selections on the real tables of ../shared/data by accuracy; hours on two cores, resumable
-	$(BIN)/python benchmarks/quality/real.py --archive benchmarks/archive/real.jsonl.xz --out docs/results/real.md
+	$(BIN)/python benchmarks/quality/real.py --out docs/results/real.md
 
 bench-errors: .venv/dev  ## measure size and power of the p-values, compared with classical tests; an hour on two cores, resumable
 	$(BIN)/python benchmarks/quality/errors.py --archive benchmarks/archive/errors.jsonl.xz --out docs/results/errors.md

@@ -31,7 +31,7 @@ from pool import run_tasks, time_limit
 from problems import make_weak_effects
 from real_methods import CLASSES, NUMBERS, default_name, methods_by_name
 from real_page import write_page
-from records import Records, write_archive
+from records import Records
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -217,8 +217,8 @@ def timed(method, data, limit):
 class Cells:
     """Finished cells of the present methods and protocol."""
 
-    def __init__(self, folder, methods, *, archive=None, any_source=False):
-        self.records, self.methods = Records(folder, archive), methods
+    def __init__(self, folder, methods, *, any_source=False):
+        self.records, self.methods = Records(folder), methods
         self.sources = {name: method.source for name, method in methods.items()}
         self.by_task, self.runs = {}, []
         for record, run in self.records:
@@ -244,11 +244,6 @@ class Cells:
         record |= {"settings": settings, "source": source, "protocol": evaluated_by, **result}
         self.records.append(record, run)
         self._add(task, {**record, "run": run})
-
-    def write_archive(self, path):
-        """Write all cells in the order of sets, methods, repetitions and folds."""
-        records = (dict(self.by_task[task]) for task in sorted(self.by_task))
-        write_archive(path, [(record, record.pop("run")) for record in records])
 
     def failed(self, limit, again):
         """Return sets and methods with a failed fit; failures that may run again are removed from `by_task`."""
@@ -333,7 +328,6 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the .npz files")
     parser.add_argument("--cells", type=Path, default=ROOT / "build" / "bench-real", help="folder of finished cells")
-    parser.add_argument("--archive", type=Path, help="also read cells of this file, and merge all cells into it")
     parser.add_argument("--only", choices=SELECTIONS, help="one half of the sets, or the recovery problems")
     parser.add_argument("--sets", help="only these, separated by commas; without the recovery problems")
     parser.add_argument("--methods", help="only these, separated by commas, as 'linear-svm-rfe'")
@@ -357,7 +351,7 @@ def main():
     methods = methods_by_name([json.loads(text) for text in options.variant])
     by_slug = {slug(name): name for name in methods}
     methods = {by_slug[name]: methods[by_slug[name]] for name in chosen(options.methods, by_slug, "method")}
-    cells = Cells(options.cells, methods, archive=options.archive, any_source=options.any_source)
+    cells = Cells(options.cells, methods, any_source=options.any_source)
     tasks = all_tasks(set_names, methods, options)
     if not options.page_only:
         stored = [name for name in dict.fromkeys(task[0] for task in tasks) if RECOVERY.get(name) is None]
@@ -365,8 +359,6 @@ def main():
         if absent:
             sys.exit(f"{options.data} does not hold {', '.join(absent)}; name the folder of the data with --data.")
         run(tasks, cells, methods, options, page.about)
-    if options.archive and not (options.only or options.sets or options.methods or options.no_recovery):
-        cells.write_archive(options.archive)
     finished = [cells.by_task[task] for task in tasks if task in cells.by_task]
     text, tables, n_sets = write_page(finished, methods, HALVES, default_name())
     print(text)

@@ -228,7 +228,7 @@ def test_last_rows_of_settings_are_parameters_with_their_defaults():
     rows = re.findall(r"^\| `(\w+)\((\w+)\)` \| `(.+?)` \|", page, re.MULTILINE)
     assert rows
     for estimator, parameter, default in rows:
-        assert repr(vars(randsel)[estimator]().get_params(deep=False)[parameter]) == default
+        assert repr(getattr(randsel, estimator)().get_params(deep=False)[parameter]) == default
 
 
 def public_names():
