@@ -36,6 +36,7 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
         ),
         (BODY.replace("y\n", "y\n,mg/l,mmol,\n"), ["Line 2 is left out: it holds text above numbers, such as 'mg/l'."]),
         (BODY.replace(",", "\t"), ["separated by tabs"]),
+        (BODY.replace("s3", ",,,\ns3").replace(",", "\t") + "\t\t\t\r\n", ["2 rows without any content are left out."]),
     ],
 )
 def test_what_stands_around_a_table_is_left_out(file, engine, text, notes):
@@ -148,6 +149,18 @@ def test_separators_of_thousands(file, engine):
     table = tables.read(file("a\tb\ty\n1,5\t1,234\tp\n2\t0,345\tq\n3\t987\tp\n4\t1\tq\n"), target="y")
     assert table.X[:, 1].tolist() == [1.234, 0.345, 987, 1]
     assert has_note(table, "1,5 was read as 1.5")
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_points_between_thousands_among_decimal_commas(file, engine, separator):
+    """1.234 is a thousand only in a file that shows it elsewhere; the target is read in the same way."""
+    rows = ["a;b;y", "1.234,5;1.234;2.500", "2,5;12.345;1,5", "0,5;999;3", "7;-4.000;4"]
+    table = tables.read(file("\n".join(rows).replace(";", separator)), target="y")
+    assert table.X.tolist() == [[1234.5, 1234], [2.5, 12345], [0.5, 999], [7, -4000]]
+    assert table.y.tolist() == [2500, 1.5, 3, 4]
+    assert has_note(table, "4 cells have thousands separators: 1.234,5 was read as 1234.5.")
+    with pytest.raises(ValueError, match=r"holds '1\.234' in line 2, not a number; other cells have decimal commas"):
+        tables.read(file("\n".join(rows).replace("1.234,5", "1,5").replace(";", separator)), target="y")
 
 
 def test_a_column_with_other_decimals_is_not_left_out_as_text(file, engine):

@@ -73,6 +73,8 @@ def _describe_predictions(application: Application) -> list[str]:
     compared = f"{evaluation.n_samples} {pluralise(evaluation.n_samples, 'sample', 'samples')}"
     agreement = "; ".join(measures) or "too few to measure agreement"
     sentences.append(f"Compared with the outcome of {compared}: {agreement}.")
+    if application.of_training:
+        return [*sentences, "These are the samples of training, so this agreement is too good, and proves nothing."]
     return [*sentences, *_compare_with_guessing(panel, evaluation)]
 
 
