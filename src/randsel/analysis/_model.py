@@ -181,7 +181,7 @@ class Effects:
         `target` is the name of a numeric outcome.
         """
         sign = int(self.sign[column])
-        if sign == 0 or self.low[column] <= self.neutral <= self.high[column]:
+        if sign == 0 or not (self.low[column] > self.neutral or self.high[column] < self.neutral):  # NaN is neither
             return ""
         if self.measure == "correlation":
             return f"{'rises' if sign > 0 else 'falls'} with {target}"
