@@ -19,6 +19,7 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
             ["Line 1 is left out, above the table: 'Table S3. Expression, n"],
         ),
         ("Table S3,,,\n" + BODY, ["Line 1 is left out, above"]),
+        ("#1.2\n" + BODY.replace(",", "\t"), ["Line 1 is left out, above the table: '#1.2'.", "separated by tabs"]),
         ("# made by a program, version 2\n# on Monday\n\n" + BODY, ["Lines 1 to 2 are left out, above"]),
         (BODY + "* by mass spectrometry\n", ["Line 6 is left out, below the table: '* by mass spectrometry'."]),
         (BODY + "\nSource: a hospital, in spring\nAll rights reserved,,,\n", ["Lines 7 to 8 are left out, below"]),
@@ -46,6 +47,14 @@ def test_what_stands_around_a_table_is_left_out(file, engine, text, notes):
     assert table.y.tolist() == ["a", "b", "a", "b"]
     assert table.ids.tolist() == ["s1", "s2", "s3", "s4"]
     assert all(has_note(table, note) for note in notes), table.notes
+
+
+def test_the_lines_above_a_gct_table_are_left_out(file, engine):
+    rows = ["#1.2", "2\t4", "Name\tDescription\tp1\tp2\tp3\tp4", "g1\tgene\t1\t2\t3\t4", "g2\tgene\t5\t6\t7\t8"]
+    labels = file("id,y\np1,a\np2,b\np3,a\np4,b\n", "labels.csv")
+    table = tables.read(file("\n".join(rows)), target_file=labels, target="y")
+    assert has_note(table, "Lines 1 to 2 are left out, above the table: '#1.2'.")
+    assert (table.names, table.X.tolist()) == (("g1", "g2"), [[1, 5], [2, 6], [3, 7], [4, 8]])
 
 
 def test_lines_are_skipped_on_request(file):

@@ -88,7 +88,8 @@ def _compare_with_guessing(panel: Panel, evaluation: Evaluation) -> Iterator[str
     if score.low > evaluation.chance:
         yield f"The predictions are better than {guessing}."
     elif score.high < evaluation.chance:
-        yield f"The predictions are worse than {guessing}: is the outcome coded as in training?"
+        asked = "measured in the unit of training" if panel.kind == "regression" else "coded as in training"
+        yield f"The predictions are worse than {guessing}: is the outcome {asked}?"
     else:
         yield f"The predictions may be no better than {guessing}, because the confidence interval includes this value."
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import list_first, pluralise
+from randsel._utils.text import list_first, pluralise, shorten
 from randsel.tables.formats import Sheet, check_distinct, is_id_name
 
 #: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
 #: Rows of text are left out if they are a smaller fraction of all rows; more are an error.
 _MAX_TEXT_FRACTION = 0.1
+LONG = 30  # number of characters of a name that an error message shows
 _NAMED_SPELLINGS = 5  # number of features whose other spelling a note gives
 
 
@@ -181,7 +182,7 @@ def _find_orientation(
         fit, match = "ids of the target file are", "ids of the target file are in the"
     if in_rows == in_header:
         if not in_rows and len(labels.columns) > 1:
-            shown = [list_first([repr(name) for name in ids or ()], 2) for ids in (row_ids, header)]
+            shown = [list_first([repr(shorten(name, LONG)) for name in ids or ()], 2) for ids in (row_ids, header)]
             column = next((name for name in labels.columns if is_id_name(name)), labels.columns[0])
             entries = list_first([repr(name) for name in labels.named_columns[column]], 2)
             raise ValueError(

@@ -118,6 +118,8 @@ def _find_table(start: list[str], *, find_titles: bool) -> tuple[str, int]:
     is_space = separator == " "
     width, *widths = [_count_cells(text, separator) for text in start]
     is_title = not is_space and width > 2 and separator not in start[0].strip(f"{separator} ")
+    # a line without separators may be a title, even if no other line has the same separator
+    is_title |= width == 1
     is_table = len(set(widths)) == 1 and widths[0] - width in (0, 1) and not is_title
     if is_table or not find_titles or len(start) < 3:
         return separator, 0
