@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from randsel.analysis._effects import auc_limits, auc_variance, describe_effects, measure_effects, rank_rows
+from randsel.report._sentences import describe_effect
 from randsel.tables import Table
 from randsel.targets import KINDS, SURVIVAL
 
@@ -100,6 +101,14 @@ def test_several_classes_name_the_class_that_differs_most(rng):
     two = measure_effects(table(X, np.where(y == "b", "b", "other")), CLASSES)
     assert effects.estimate[0] == pytest.approx(two.estimate[0])
     assert effects.low[0] < two.low[0]  # the limits allow for the choice of the class
+
+
+def test_classes_that_are_numbers_are_named_as_classes(rng):
+    y = rng.integers(0, 2, 60)
+    X = rng.standard_normal((60, 2)) + 2.0 * y[:, None]
+    assert measure_effects(table(X, y.astype(float)), CLASSES).direction(0) == "higher in class 1"
+    assert "median of class 1 minus median of class 0" in describe_effect(measure_effects(table(X, y), CLASSES))
+    assert measure_effects(table(X, np.array(["CD4", "CD8"])[y]), CLASSES).direction(0) == "higher in CD8"
 
 
 def test_numbers_have_rank_correlations(rng):

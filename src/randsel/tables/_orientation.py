@@ -26,8 +26,9 @@ _NAMED_SPELLINGS = 5  # number of features whose other spelling a note gives
 
 def unknown_column(name: str, known: Sequence[str], path: Path) -> str:
     """Return the error message about a column that does not exist, with similar names."""
-    distinct = list(dict.fromkeys(known[:_MAX_COMPARED]))
-    similar = " or ".join(map(repr, difflib.get_close_matches(name, distinct, n=3, cutoff=0.5)))
+    folded = {other.casefold(): other for other in reversed(known[:_MAX_COMPARED])}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    similar = " or ".join(repr(folded[match]) for match in matches)
     hint = f"did you mean {similar}?" if similar else f"its first columns are {list(known[:5])}."
     return f"{path} has no column {name!r}; {hint}"
 
