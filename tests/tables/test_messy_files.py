@@ -54,6 +54,8 @@ def test_the_lines_above_a_gct_table_are_left_out(file, engine):
     labels = file("id,y\np1,a\np2,b\np3,a\np4,b\n", "labels.csv")
     table = tables.read(file("\n".join(rows)), target_file=labels, target="y")
     assert has_note(table, "Lines 1 to 2 are left out, above the table: '#1.2'.")
+    assert has_note(table, "1 column of text is not taken for samples: 'Description'.")
+    assert not any("has no entry" in note or "has no target" in note for note in table.notes)
     assert (table.names, table.X.tolist()) == (("g1", "g2"), [[1, 5], [2, 6], [3, 7], [4, 8]])
 
 

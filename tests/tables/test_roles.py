@@ -54,7 +54,8 @@ def test_other_columns_besides_the_samples_are_left_out(file, engine):
     counts = "Geneid,Chr,Length,s1,s2,s3,s4\ng1,chr1,100,1,2,3,4\ng2,chrX,200,5,6,7,8\n"
     table = tables.read(file(counts), target_file=file(SHEET, "labels.tsv"), target="status")
     assert table.ids.tolist() == ["s1", "s2", "s3", "s4"]
-    assert has_note(table, "2 samples have no entry in labels.tsv: Chr, Length.")
+    assert has_note(table, "1 sample has no entry in labels.tsv: Length.")
+    assert has_note(table, "1 column of text is not taken for samples: 'Chr'.")
     named = tables.read(file(counts + "status,,,a,b,a,b\n"), target="status", drop_columns=["Length"], id_column="Chr")
     assert named.names == ("chr1", "chrX")
 

@@ -101,7 +101,8 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     if not position.keys() & known:
         raise ValueError(f"{path} and {file} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}.")
     notes.append(f"Targets are matched by column {matching!r} of {file.name}.")
-    without_entry = [name for name in ids if name not in position]
+    is_text = text_columns(samples)
+    without_entry = [name for i, name in enumerate(ids) if name not in position and not is_text[i]]
     without_sample = [name for name in label_ids if name not in known]
     if without_entry:
         verb = pluralise(len(without_entry), "sample has", "samples have")
@@ -113,6 +114,13 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     others = {name: [*cells, ""] for name, cells in columns.items() if name != matching}
     # the last entry, "", stands for samples that are not in the file
     return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
+
+
+def text_columns(samples: Sheet) -> Array:
+    """Return a mask of the supposed samples that hold text and no number, such as gene symbols beside samples."""
+    is_text = np.full(len(samples.values), False)
+    is_text[list(samples.bad_rows)] = True
+    return np.asarray(is_text & np.isnan(samples.values).all(axis=1))
 
 
 def _find_target(

@@ -9,7 +9,7 @@ import numpy as np
 from randsel._numerics.event_times import survival_array
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._roles import is_missing, to_target
+from randsel.tables._roles import is_missing, text_columns, to_target
 from randsel.tables._survival_columns import is_missing_survival, read_survival_columns
 from randsel.tables.formats import Sheet, describe_bad_cell
 
@@ -33,8 +33,9 @@ def choose_by_target(
         if is_survival
         else is_missing(cells["target"])
     )
-    if without_target.any():
-        count = int(without_target.sum())
+    is_text = text_columns(samples) & without_target
+    notes += _describe_text_columns(samples, is_text)
+    if count := int((without_target & ~is_text).sum()):
         verbs = pluralise(count, "sample has no target and is", "samples have no target and are")
         notes.append(f"{count} {verbs} left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
@@ -79,13 +80,15 @@ def _find_text_columns(samples: Sheet, only: Sequence[str], notes: list[str]) ->
     is_text_column = np.full(len(samples.values), False)
     is_text_column[list(samples.bad_rows)] = True
     is_text_column &= np.isnan(samples.values[:, wanted]).all(axis=1)
-    names = [
-        repr(name) for name, is_text in zip(samples.row_names or [], is_text_column.tolist(), strict=False) if is_text
-    ]
-    if names:
-        columns_are = pluralise(len(names), "1 column of text is", f"{len(names)} columns of text are")
-        notes.append(f"{columns_are} not taken for samples: {list_first(names, 5)}.")
+    notes += _describe_text_columns(samples, is_text_column)
     return is_text_column
+
+
+def _describe_text_columns(samples: Sheet, is_text_column: Array) -> list[str]:
+    row_names = zip(samples.row_names or [], is_text_column.tolist(), strict=False)
+    names = [repr(name) for name, is_text in row_names if is_text]
+    columns_are = pluralise(len(names), "1 column of text is", f"{len(names)} columns of text are")
+    return [f"{columns_are} not taken for samples: {list_first(names, 5)}."] if names else []
 
 
 def read_optional_outcome(
