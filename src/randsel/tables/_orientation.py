@@ -273,12 +273,11 @@ def undo_names_of_r(sheet: Sheet, only: Sequence[str], others: Sequence[str], no
 
 def _match_names_of_r(names: Sequence[str], only: Sequence[str], others: Sequence[str]) -> dict[str, str]:
     """Return name -> wanted name that R changes to it; the first name, which may be that of the ids, may be any."""
-    present = set(names)
-    wanted = [name for name in dict.fromkeys([*only, *others]) if name not in present]
-    times = Counter(map(write_as_r, [*wanted, *present.intersection([*only, *others])]))
-    changed = {write_as_r(name): name for name in wanted if times[write_as_r(name)] == 1}
+    present, requested = Counter(names), dict.fromkeys([*only, *others])
+    times = Counter(map(write_as_r, requested))
+    changed = {write_as_r(name): name for name in requested if name not in present and times[write_as_r(name)] == 1}
     # R numbers names that became the same: a, a.1, ...
-    matches = {new: name for new, name in changed.items() if names.count(new) == 1 and f"{new}.1" not in present}
+    matches = {new: name for new, name in changed.items() if present[new] == 1 and f"{new}.1" not in present}
     return matches if matches and all(write_as_r(name) == name for name in names[1:]) else {}
 
 
