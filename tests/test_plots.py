@@ -496,3 +496,20 @@ def test_narrow_figures_break_long_lines_and_shorten_names():
     for width, shown in ((3.7, "mitochondrial rib…"), (6.4, name)):
         axes = plots.feature_heatmap(X, np.arange(20) % 2, names=[name, "b"], ax=plots.new_figure(width, 2).subplots())
         assert [label.get_text() for label in axes.get_yticklabels()] == [shown, "b"]
+
+
+def test_a_volcano_takes_a_fitted_selector_and_names_its_features(rng):
+    X = rng.standard_normal((60, 5))
+    selector = RandSel(1).fit(X, (X[:, 3] > 0) * 1)
+    axes = plots.volcano(np.arange(5.0), np.full(5, 0.1), selected=selector, names=list("abcde"))
+    assert [text.get_text() for text in axes.texts] == ["d"]
+
+
+def test_panel_sizes_without_lines_have_no_legend():
+    assert plots.panel_sizes([1, 2], [[0.5, 0.6]]).get_legend() is None
+
+
+def test_the_order_of_arguments_of_pairs_is_named_without_the_data(rng):
+    X = rng.standard_normal((40, 3))
+    with pytest.raises(TypeError, match=r"must be a fitted InteractionScan, not ndarray: pair_panels\(X, y, scan\)\."):
+        plots.pair_panels(None, X, X[:, 0])

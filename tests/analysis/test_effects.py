@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import reference
 from scipy.stats import mannwhitneyu, norm, spearmanr
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
-from randsel.analysis._effects import auc_limits, describe_effects, measure_effects, rank_rows
+from randsel.analysis._effects import auc_limits, auc_variance, describe_effects, measure_effects, rank_rows
+from randsel.report._sentences import describe_effect
 from randsel.tables import Table
 from randsel.targets import KINDS, SURVIVAL
 
@@ -99,6 +101,14 @@ def test_several_classes_name_the_class_that_differs_most(rng):
     two = measure_effects(table(X, np.where(y == "b", "b", "other")), CLASSES)
     assert effects.estimate[0] == pytest.approx(two.estimate[0])
     assert effects.low[0] < two.low[0]  # the limits allow for the choice of the class
+
+
+def test_classes_that_are_numbers_are_named_as_classes(rng):
+    y = rng.integers(0, 2, 60)
+    X = rng.standard_normal((60, 2)) + 2.0 * y[:, None]
+    assert measure_effects(table(X, y.astype(float)), CLASSES).direction(0) == "higher in class 1"
+    assert "median of class 1 minus median of class 0" in describe_effect(measure_effects(table(X, y), CLASSES))
+    assert measure_effects(table(X, np.array(["CD4", "CD8"])[y]), CLASSES).direction(0) == "higher in CD8"
 
 
 def test_numbers_have_rank_correlations(rng):
@@ -228,9 +238,83 @@ def test_a_note_says_that_effects_are_not_adjusted(rng):
     assert "are those of the values in the file" in note
 
 
-def test_a_note_says_that_limits_of_effects_do_not_allow_for_groups(rng):
+def test_a_note_says_whether_limits_of_effects_allow_for_groups(rng):
     data = table(rng.standard_normal((40, 3)), np.arange(40) % 2)
     effects = measure_effects(data, CLASSES)
     (note,) = describe_effects(effects, replace(data, groups=np.arange(40) // 4))
+    assert "(AUC) allow for groups" in note
+    (note,) = describe_effects(effects, replace(data, groups=np.arange(40) // 14))
     assert "(AUC) treat the samples of a group as independent" in note
     assert not list(describe_effects(effects, replace(data, groups=np.arange(40) % 10)))  # averages are compared
+    assert not list(describe_effects(effects, replace(data, groups=np.arange(40))))
+
+
+# ---------------------------------------------------------------- groups within which the target varies
+
+
+def leave_out_blocks(statistic, groups):
+    """Jackknife variance and quantile of a statistic of a mask, with group g in block g modulo 20."""
+    values = []
+    for block in range(min(20, max(groups) + 1)):
+        values.append(statistic(np.array([g % 20 != block for g in groups])))
+    n = len(values)
+    return (n - 1) / n * sum((v - sum(values) / n) ** 2 for v in values), student.isf(0.025, n - 1)
+
+
+@pytest.mark.parametrize("n_groups", [12, 30])
+def test_limits_are_those_of_a_jackknife_over_groups(rng, n_groups):
+    groups = np.arange(90) % n_groups
+    X, codes = with_gaps(rng, 90), rng.integers(0, 2, 90)
+    X += rng.standard_normal((n_groups, 6))[groups] + 0.5 * codes[:, None]
+    effects = measure_effects(table(X, codes, groups=groups), CLASSES)
+    numbers = rng.standard_normal(90)
+    correlations = measure_effects(table(X, numbers, groups=groups), NUMBERS)
+    for j in (0, 2, 5):
+        known = ~np.isnan(X[:, j])
+        x, y, g = X[known, j], codes[known], groups[known]
+        area, m, n = reference.auc(x, y), (y == 1).sum(), (y == 0).sum()
+        variance, t = leave_out_blocks(lambda kept, x=x, y=y: reference.auc(x[kept], y[kept]), g)
+        ratio = variance / float(auc_variance(np.array(area), m, n)) * (t / norm.isf(0.025)) ** 2
+        area = max(area, 1 - area)
+        low, high = auc_limits(np.array([area]), np.array([m / ratio]), np.array([n / ratio]), 0.05)
+        assert [effects.low[j], effects.high[j]] == pytest.approx([low[0], high[0]])
+        r = np.arctanh(reference.spearman(x, numbers[known]))
+        variance, t = leave_out_blocks(
+            lambda kept, x=x, known=known: np.arctanh(reference.spearman(x[kept], numbers[known][kept])), g
+        )
+        limits = np.tanh([r - t * variance**0.5, r + t * variance**0.5])
+        assert [correlations.low[j], correlations.high[j]] == pytest.approx(limits)
+
+
+@pytest.mark.parametrize("groups", ["pairs", "repetitions"])
+def test_limits_with_groups_hold_the_true_value_as_often_as_they_say(rng, groups):
+    """In pairs, independent samples would have wider limits; with repetitions, much narrower ones."""
+    numbers = np.repeat(np.arange(20), 2 if groups == "pairs" else 5)
+    y = np.arange(40) % 2 if groups == "pairs" else (numbers + (rng.random(100) < 0.1)) % 2
+    donors = rng.standard_normal((20, 1500))[numbers]
+    X = 0.8 * y[:, None] + 0.8 * donors + 0.6 * rng.standard_normal(donors.shape)
+    truth, covered = norm.cdf(0.8 / 2**0.5), []
+    for with_groups in (True, False):
+        effects = measure_effects(table(X, y, groups=numbers if with_groups else None), CLASSES)
+        low = np.where(effects.sign > 0, effects.low, 1.0 - effects.high)
+        high = np.where(effects.sign > 0, effects.high, 1.0 - effects.low)
+        covered.append(((low <= truth) & (truth <= high)).mean())
+    assert 0.93 < covered[0] < 0.98
+    assert covered[1] > 0.985 if groups == "pairs" else covered[1] < 0.85
+
+
+def test_survival_with_groups_and_a_class_of_one_group(rng):
+    groups = np.repeat(np.arange(20), 5)
+    y = np.empty(100, dtype=[("event", bool), ("time", float)])
+    y["event"] = rng.random(100) < 0.7
+    y["time"] = np.exp(rng.standard_normal(20)[groups] + 0.5 * rng.standard_normal(100))
+    X = rng.standard_normal((20, 300))[groups] + 0.5 * rng.standard_normal((100, 300))
+    effects = measure_effects(table(X, y, groups=groups), SURVIVAL)
+    assert 0.92 < ((effects.low <= 1.0) & (effects.high >= 1.0)).mean() < 0.98
+    codes = np.where(groups == 3, 2, np.arange(100) % 2)  # one donor shows nothing about others
+    for shift in (0.0, 9.0):
+        effects = measure_effects(table(X + shift * (codes == 2)[:, None], codes, groups=groups), CLASSES)
+        rows = effects.extreme == 2
+        assert rows.any()
+        assert (effects.low[rows] < 0.5).all()
+        assert (effects.high[rows] >= effects.estimate[rows]).all()

@@ -54,6 +54,13 @@ def test_classes_with_their_outcome(folders, tmp_path):
     assert "--paper" in page  # the style of the report
 
 
+def test_agreement_on_training_samples_proves_nothing(folders, tmp_path):
+    result, out = apply(folders("classification"), write(tmp_path / "train.csv", make_table()))
+    assert "Compared with the outcome of 80 samples: accuracy" in result.output
+    assert "These are the samples of training, so this agreement is too good, and proves nothing." in result.output
+    assert "better than guessing" not in result.output + (out / "report.html").read_text()
+
+
 def test_ids_are_written_as_they_stand_in_the_file(folders, tmp_path):
     file = write(tmp_path / "new.csv", make_table(seed=1))
     lines = file.read_text().splitlines()

@@ -166,3 +166,10 @@ def test_a_name_with_a_comma_is_quoted(tmp_path):
     command = json.loads((tmp_path / "out" / "run.json").read_text())["command"]
     repeated = run(*shlex.split(command)[1:])
     assert repeated.exit_code == result.exit_code, repeated.output
+
+
+def test_a_covariate_below_detection_has_two_ways_out(tmp_path):
+    path = covariate_file(tmp_path / "limits.csv", ["<0.5", *(f"{1 + i}" for i in range(11))])
+    for rule in (None, "missing"):
+        with pytest.raises(ValueError, match=r"choose --below-detection half-minimum, or write a number there"):
+            read(path, target="status", covariates=["CRP, mg/l"], below_detection=rule)

@@ -98,7 +98,7 @@ def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_
         ("classification", (0.4, 0.2, 0.6), 1 / 3, ["may be no better than guessing, whose balanced accuracy is 0.33"]),
         ("classification", (0.8, np.nan, np.nan), 0.5, []),  # too few groups
         ("classification", (1.0, 0.9, 1.0), 1.0, []),  # a single class
-        ("regression", (-1.2, -2.0, -0.5), 0.0, ["worse than guessing, whose R² is 0.00: is the outcome coded as"]),
+        ("regression", (-1.2, -2.0, -0.5), 0.0, ["worse than guessing, whose R² is 0.00: is the outcome measured in"]),
         ("survival", (0.5, 0.4, 0.6), 0.5, ["may be no better than guessing, whose concordance index is 0.50"]),
     ],
 )

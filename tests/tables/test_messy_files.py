@@ -19,6 +19,7 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
             ["Line 1 is left out, above the table: 'Table S3. Expression, n"],
         ),
         ("Table S3,,,\n" + BODY, ["Line 1 is left out, above"]),
+        ("#1.2\n" + BODY.replace(",", "\t"), ["Line 1 is left out, above the table: '#1.2'.", "separated by tabs"]),
         ("# made by a program, version 2\n# on Monday\n\n" + BODY, ["Lines 1 to 2 are left out, above"]),
         (BODY + "* by mass spectrometry\n", ["Line 6 is left out, below the table: '* by mass spectrometry'."]),
         (BODY + "\nSource: a hospital, in spring\nAll rights reserved,,,\n", ["Lines 7 to 8 are left out, below"]),
@@ -36,6 +37,7 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
         ),
         (BODY.replace("y\n", "y\n,mg/l,mmol,\n"), ["Line 2 is left out: it holds text above numbers, such as 'mg/l'."]),
         (BODY.replace(",", "\t"), ["separated by tabs"]),
+        (BODY.replace("s3", ",,,\ns3").replace(",", "\t") + "\t\t\t\r\n", ["2 rows without any content are left out."]),
     ],
 )
 def test_what_stands_around_a_table_is_left_out(file, engine, text, notes):
@@ -45,6 +47,16 @@ def test_what_stands_around_a_table_is_left_out(file, engine, text, notes):
     assert table.y.tolist() == ["a", "b", "a", "b"]
     assert table.ids.tolist() == ["s1", "s2", "s3", "s4"]
     assert all(has_note(table, note) for note in notes), table.notes
+
+
+def test_the_lines_above_a_gct_table_are_left_out(file, engine):
+    rows = ["#1.2", "2\t4", "Name\tDescription\tp1\tp2\tp3\tp4", "g1\tgene\t1\t2\t3\t4", "g2\tgene\t5\t6\t7\t8"]
+    labels = file("id,y\np1,a\np2,b\np3,a\np4,b\n", "labels.csv")
+    table = tables.read(file("\n".join(rows)), target_file=labels, target="y")
+    assert has_note(table, "Lines 1 to 2 are left out, above the table: '#1.2'.")
+    assert has_note(table, "1 column of text is not taken for samples: 'Description'.")
+    assert not any("has no entry" in note or "has no target" in note for note in table.notes)
+    assert (table.names, table.X.tolist()) == (("g1", "g2"), [[1, 5], [2, 6], [3, 7], [4, 8]])
 
 
 def test_lines_are_skipped_on_request(file):
@@ -148,6 +160,18 @@ def test_separators_of_thousands(file, engine):
     table = tables.read(file("a\tb\ty\n1,5\t1,234\tp\n2\t0,345\tq\n3\t987\tp\n4\t1\tq\n"), target="y")
     assert table.X[:, 1].tolist() == [1.234, 0.345, 987, 1]
     assert has_note(table, "1,5 was read as 1.5")
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_points_between_thousands_among_decimal_commas(file, engine, separator):
+    """1.234 is a thousand only in a file that shows it elsewhere; the target is read in the same way."""
+    rows = ["a;b;y", "1.234,5;1.234;2.500", "2,5;12.345;1,5", "0,5;999;3", "7;-4.000;4"]
+    table = tables.read(file("\n".join(rows).replace(";", separator)), target="y")
+    assert table.X.tolist() == [[1234.5, 1234], [2.5, 12345], [0.5, 999], [7, -4000]]
+    assert table.y.tolist() == [2500, 1.5, 3, 4]
+    assert has_note(table, "4 cells have thousands separators: 1.234,5 was read as 1234.5.")
+    with pytest.raises(ValueError, match=r"holds '1\.234' in line 2, not a number; other cells have decimal commas"):
+        tables.read(file("\n".join(rows).replace("1.234,5", "1,5").replace(";", separator)), target="y")
 
 
 def test_a_column_with_other_decimals_is_not_left_out_as_text(file, engine):

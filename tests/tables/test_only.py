@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from randsel.tables import read
@@ -128,7 +129,7 @@ def test_a_file_without_any_of_the_features(tmp_path):
 
 
 def test_features_that_are_spelt_differently_are_named(tmp_path):
-    (tmp_path / "new.csv").write_text("GBP5,phenyllactate..PLA.,X12.HETE\n1,2,3\n4,5,6\n")
+    (tmp_path / "new.csv").write_text("GBP5,phenyllactate..PLA.,X12.HETE,not of R\n1,2,3,1\n4,5,6,1\n")
     only = ("GBP5", "phenyllactate (PLA)", "12-HETE", "BATF2")
     table = read(tmp_path / "new.csv", only=only)
     assert table.names == ("GBP5",)
@@ -141,6 +142,45 @@ def test_features_that_are_spelt_differently_are_named(tmp_path):
     assert not any("spelt" in note for note in read(tmp_path / "new.csv", only=("GBP5", "BATF2")).notes)
     (note,) = describe_other_spellings(SimpleNamespace(columns=["gbp5"]), ["GBP5"])
     assert "check.names" not in note
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx", ".parquet"])
+def test_names_that_r_changed_are_matched(tmp_path, suffix):
+    """R writes X before a digit and points for other characters than letters; the class of a sample as well."""
+    path = tmp_path / f"new{suffix}"
+    columns = {"Probe": ["s1", "s2"], "X1007_s_at": [1, 2], "HLA.A": [3, 4], "X.a.": [5, 6], "TB.status": ["p", "q"]}
+    write = {".csv": "write_csv", ".xlsx": "write_excel", ".parquet": "write_parquet"}
+    getattr(pl.DataFrame(columns), write[suffix])(path)
+    only = ("1007_s_at", "HLA-A", "(a)")
+    table = read(path, only=only, target="TB status")
+    assert (table.names, table.X.tolist()) == (only, [[1, 3, 5], [2, 4, 6]])
+    assert table.y.tolist() == ["p", "q"]
+    note = f"4 names are matched as R changes names: 'X1007_s_at' in new{suffix} is taken for '1007_s_at'."
+    assert any(other.startswith(note) for other in table.notes)
+
+
+def test_names_that_r_changed_are_matched_in_rows(tmp_path):
+    (tmp_path / "new.csv").write_text("gene,S 1,S 2\nX1007_s_at,1,2\nHLA.A,3,4\n")
+    table = read(tmp_path / "new.csv", only=("1007_s_at", "HLA-A"))
+    assert (table.names, table.X.tolist()) == (("1007_s_at", "HLA-A"), [[1, 3], [2, 4]])
+    assert table.ids.tolist() == ["S 1", "S 2"]
+
+
+@pytest.mark.parametrize(
+    ("header", "only"),
+    [
+        ("id,HLA.A,b", ("HLA-A", "HLA.A")),  # the column has the name of another feature
+        ("id,HLA.A,b", ("HLA-A", "HLA A", "b")),  # two features have this name in R
+        ("id,HLA.A,HLA.A.1,b", ("HLA-A", "b")),  # two columns had it
+        ("id,HLA.A,HLA-B,b", ("HLA-A", "b")),  # R did not write this file
+    ],
+)
+def test_names_are_not_matched_if_they_may_be_those_of_other_features(tmp_path, header, only):
+    cells = [str(j) for j in range(header.count(","))]
+    (tmp_path / "new.csv").write_text("\n".join([header, ",".join(["s", *cells]), ",".join(["t", *cells])]))
+    table = read(tmp_path / "new.csv", only=only)
+    assert "HLA-A" not in table.names
+    assert not any("as R changes names" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(

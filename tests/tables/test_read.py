@@ -147,6 +147,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
     [
         ("a,status\n1,x\n", {"target": "statsu"}, "has no column 'statsu'; did you mean 'status'"),
         ("a,b\n1,x\n", {"target": "zzzz"}, "its first columns are .*give the target in a file of its own"),
+        ("a,Y\n1,x\n", {"target": "y"}, "has no column 'y'; did you mean 'Y'"),
         (PLAIN, {"target": "status", "groups": "doner"}, "no column 'doner'; did you mean 'donor'"),
         (PLAIN, {"target": "status", "drop_columns": ["dono"]}, "no column 'dono'; did you mean 'donor'"),
         (PLAIN, {"target": "status", "id_column": "dono"}, "no column 'dono'; did you mean 'donor'"),

@@ -54,7 +54,8 @@ def test_other_columns_besides_the_samples_are_left_out(file, engine):
     counts = "Geneid,Chr,Length,s1,s2,s3,s4\ng1,chr1,100,1,2,3,4\ng2,chrX,200,5,6,7,8\n"
     table = tables.read(file(counts), target_file=file(SHEET, "labels.tsv"), target="status")
     assert table.ids.tolist() == ["s1", "s2", "s3", "s4"]
-    assert has_note(table, "2 samples have no entry in labels.tsv: Chr, Length.")
+    assert has_note(table, "1 sample has no entry in labels.tsv: Length.")
+    assert has_note(table, "1 column of text is not taken for samples: 'Chr'.")
     named = tables.read(file(counts + "status,,,a,b,a,b\n"), target="status", drop_columns=["Length"], id_column="Chr")
     assert named.names == ("chr1", "chrX")
 
@@ -126,3 +127,36 @@ def test_classes_that_may_mean_that_the_class_is_not_known_are_noted(file):
     # two classes, one of which may be called so
     text = text.replace("control", "unknown").replace("Unknown", "unknown")
     assert not has_note(tables.read(file(text), target="y"), "is taken for a class")
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        ("y,age\np,1\nq,\np,2\nq,3\n", {"covariates": ["age"]}, "one entry of column 'age' is missing"),
+        ("y,age\np,1\nq,old\np,2\nq,3\n", {"target": "age"}, "the target 'age' is text of 4 levels"),
+        ("y,age\n5%,1\n5,1\n2,2\n1,3\n", {"target": "y"}, "the target 'y' has a percent sign in some cells only"),
+        ("d,t\n0,1\n1,0\n1,2\n1,3\n", {"event": "d", "time": "t"}, "times in 't' must be above zero"),
+        ("d,t\nno,1\nmaybe,1\nyes,2\nyes,3\n", {"event": "d", "time": "t"}, "column 'd' holds 'maybe'"),
+        ("d,t\n0,1\n1,\n1,2\n1,3\n", {"event": "d", "time": "t"}, "sample 's1' has an event in 'd' but no time"),
+    ],
+)
+def test_errors_name_the_target_file(tmp_path, labels, options, message):
+    (tmp_path / "table.csv").write_text("id,a,b\n" + "".join(f"s{i},{i},{i * i}\n" for i in range(4)))
+    lines = [f"{'s' + str(i - 1) if i else 'id'},{line}" for i, line in enumerate(labels.splitlines())]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    options = {"target": None if "event" in options else "y", **options}
+    with pytest.raises(ValueError, match=rf"labels\.csv: .*{message}"):
+        tables.read(tmp_path / "table.csv", target_file=tmp_path / "labels.csv", **options)
+
+
+def test_roles_without_effect_are_noted(tmp_path):
+    rows = "".join(f"{'pq'[i % 2]},Basse,1,{i},{i * i}\n" for i in range(6))
+    (tmp_path / "table.csv").write_text("y,centre,plate,a,b\n" + rows)
+    table = tables.read(
+        tmp_path / "table.csv", target="y", covariates=["centre"], batch="plate", below_detection="missing"
+    )
+    assert "Column 'centre' has one value in all samples (Basse), so it has no effect as a covariate." in table.notes
+    assert "Column 'plate' has one value in all samples (1), so it has no effect as a batch." in table.notes
+    assert "No cell is below the limit of detection, so --below-detection changes nothing." in table.notes
+    with pytest.raises(ValueError, match="--target-sheet is a sheet of --target-file; name that file"):
+        tables.read(tmp_path / "table.csv", target="y", target_sheet="samples")

@@ -6,6 +6,7 @@ Imports nothing that is slow to load, because the command line imports it before
 import csv
 import io
 import math
+import re
 import sys
 import time
 import warnings
@@ -106,6 +107,11 @@ def make_printable(text: str) -> str:
 def shorten(text: str, length: int) -> str:
     """Cut a text to at most `length` characters, the last of them an ellipsis if it was longer."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def name_class(label: str) -> str:
+    """Return the name of a class in a sentence: numbers need a word before them."""
+    return f"class {label}" if re.fullmatch(r"[-−+]?\d+([.,]\d+)?", label) else label
 
 
 def format_label(value: Any) -> str:

@@ -134,7 +134,9 @@ def _read_outcome(
             cells[role] = ["" if empty else str(value) for value, empty in zip(*columns, strict=True)]
         ids = list(map(str, adata.obs_names))
         missing, outcome = is_missing_survival("adata.obs", names, cells, ids), f"{event!r} and {time!r}"
-        y = read_survival_columns("adata.obs", names, cells, ids, np.flatnonzero(~missing), notes)
+        y = read_survival_columns(
+            dict.fromkeys(("event", "time"), "adata.obs"), names, cells, ids, np.flatnonzero(~missing), notes
+        )
     if missing.any():
         notes.append(f"{int(missing.sum())} observations have no {outcome} and are left out.")
     return (y[~missing] if label is not None else y), ~missing

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._utils.text import name_class
 from randsel._utils.typing import Array
 from randsel.analysis._ranking import Feature, FeatureColumn, value_columns
 from randsel.culling import CullingPath, StandIn
@@ -181,7 +182,7 @@ class Effects:
         `target` is the name of a numeric outcome.
         """
         sign = int(self.sign[column])
-        if sign == 0 or self.low[column] <= self.neutral <= self.high[column]:
+        if sign == 0 or not (self.low[column] > self.neutral or self.high[column] < self.neutral):  # NaN is neither
             return ""
         if self.measure == "correlation":
             return f"{'rises' if sign > 0 else 'falls'} with {target}"
@@ -189,7 +190,7 @@ class Effects:
             return "higher, more risk" if sign > 0 else "higher, less risk"
         # of two classes, the one with the higher values is named
         higher = sign > 0 or len(self.classes) == 2
-        return f"{'higher' if higher else 'lower'} in {self.classes[int(self.extreme[column])]}"
+        return f"{'higher' if higher else 'lower'} in {name_class(self.classes[int(self.extreme[column])])}"
 
 
 def named_target(settings: Mapping[str, Any]) -> str:

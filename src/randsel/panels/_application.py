@@ -11,6 +11,7 @@ from randsel._utils.typing import Array
 from randsel.analysis import check_codes
 from randsel.panels._cohort import (
     FeatureShift,
+    are_training_samples,
     check_categories,
     compare_features,
     transform_values,
@@ -43,6 +44,8 @@ class Application:
         Name of the file, and the command.
     time_name
         Name of the column of survival times.
+    of_training
+        Whether the new samples are those of training, so that their outcome says nothing about the panel.
     """
 
     panel: Panel
@@ -57,6 +60,7 @@ class Application:
     warnings: tuple[str, ...]
     about: Mapping[str, str]
     time_name: str = "time"
+    of_training: bool = False
 
 
 def apply_panel(
@@ -117,6 +121,7 @@ def apply_panel(
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
         time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
+        of_training=are_training_samples(*compared),
     )
 
 

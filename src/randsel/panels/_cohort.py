@@ -262,20 +262,34 @@ def _log_choose(n: Any, k: Any) -> Any:
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-def _warn_of_training_samples(panel: PanelContent, values: Array, ids: Sequence[str]) -> Iterator[str]:
-    """Yield a warning if all new samples, or some of them, are training samples.
+def are_training_samples(panel: PanelContent, values: Array) -> bool:
+    """Return whether nearly all values of new samples are those of training samples; see `_find_repeated`."""
+    known, occurs = _find_repeated(panel, values)
+    return bool(known.sum() >= MIN_SAMPLES and occurs[known].mean() > MIN_REPEATED)
 
-    Only features are compared whose training values are nearly all distinct. A new sample counts as a training sample
-    if all of its observed values occur in training, and there are so many of them that chance does not explain it.
+
+def _find_repeated(panel: PanelContent, values: Array) -> tuple[Array, Array]:
+    """Return masks of the observed values and of those that occur in training, a column per compared feature.
+
+    Only features are compared whose training values are nearly all distinct.
     """
     columns = zip(panel.preparation.points, values.T, strict=True)
     distinct = [(points, column) for points, column in columns if len(np.unique(points)) > MIN_DISTINCT * len(points)]
     if not distinct:
-        return
+        return np.zeros((len(values), 0), dtype=bool), np.zeros((len(values), 0), dtype=bool)
     known = ~np.isnan(np.column_stack([column for _, column in distinct]))
-    occurs = np.column_stack([np.isin(column, points) for points, column in distinct])
-    reason = "says nothing about other samples; the accuracy in the report of randsel select does."
-    if known.sum() >= MIN_SAMPLES and occurs[known].mean() > MIN_REPEATED:
+    return known, np.column_stack([np.isin(column, points) for points, column in distinct])
+
+
+def _warn_of_training_samples(panel: PanelContent, values: Array, ids: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if all new samples, or some of them, are training samples.
+
+    A new sample counts as a training sample if all of its observed values occur in training, and there are so many of
+    them that chance does not explain it.
+    """
+    known, occurs = _find_repeated(panel, values)
+    reason = "says nothing about other samples; the accuracy that randsel select measures (--folds) does."
+    if are_training_samples(panel, values):
         yield f"The new values are those of training samples: how well these are predicted {reason}"
         return
     is_certain = len(values) * CHANCE_OF_REPEAT ** known.sum(axis=1) < EXPECTED_BY_CHANCE

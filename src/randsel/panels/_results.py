@@ -73,6 +73,8 @@ def _describe_predictions(application: Application) -> list[str]:
     compared = f"{evaluation.n_samples} {pluralise(evaluation.n_samples, 'sample', 'samples')}"
     agreement = "; ".join(measures) or "too few to measure agreement"
     sentences.append(f"Compared with the outcome of {compared}: {agreement}.")
+    if application.of_training:
+        return [*sentences, "These are the samples of training, so this agreement is too good, and proves nothing."]
     return [*sentences, *_compare_with_guessing(panel, evaluation)]
 
 
@@ -86,7 +88,8 @@ def _compare_with_guessing(panel: Panel, evaluation: Evaluation) -> Iterator[str
     if score.low > evaluation.chance:
         yield f"The predictions are better than {guessing}."
     elif score.high < evaluation.chance:
-        yield f"The predictions are worse than {guessing}: is the outcome coded as in training?"
+        asked = "measured in the unit of training" if panel.kind == "regression" else "coded as in training"
+        yield f"The predictions are worse than {guessing}: is the outcome {asked}?"
     else:
         yield f"The predictions may be no better than {guessing}, because the confidence interval includes this value."
 

@@ -61,7 +61,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     ('a', 'b')
     """
     if not hasattr(scan, "pairs_"):
-        raise TypeError(f"scan must be a fitted InteractionScan, not {scan!r}.")
+        raise TypeError(f"scan must be a fitted InteractionScan, not {type(scan).__name__}: pair_panels(X, y, scan).")
     names = find_names(names, X, scan)
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
@@ -297,7 +297,7 @@ def volcano(
     ----------
     effects, pvalues : arrays or series
         One value per feature, effects with their sign. Features without an effect or a p-value are left out.
-    selected : array of int or bool
+    selected : fitted selector or array of int or bool
         Columns, best first, or a mask of columns, to draw in red. The first ten are named.
     names : sequence of str, default=None
         Names of the features; None: the index of a series, or else their numbers.
@@ -322,8 +322,7 @@ def volcano(
     names = getattr(effects, "index", None) if names is None else names
     effects = np.asarray(effects, dtype=float)
     strength = -np.log10(np.maximum(np.asarray(pvalues, dtype=float), 1e-300))
-    selected = np.asarray(selected, dtype=None if len(selected) else int)
-    columns = to_columns(selected)
+    columns = to_columns(selected).astype(int)
     known = np.isfinite(effects) & np.isfinite(strength)
     others = known & ~np.isin(np.arange(len(effects)), columns)
     axes.axvline(0.0, color="black", linewidth=0.6, zorder=0)

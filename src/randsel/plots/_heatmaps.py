@@ -106,8 +106,6 @@ def _write_names(axes: Any, columns: Array, names: Any) -> list[str]:
 def _find_columns(features: Any, n_features: int) -> Array:
     if features is None:
         return np.arange(n_features)
-    if hasattr(features, "get_support"):
-        return np.asarray(features.get_support(indices=True))
     return to_columns(features)
 
 

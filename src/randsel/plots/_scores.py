@@ -209,5 +209,6 @@ def panel_sizes(
     axes.set(xlabel="number of features", ylabel=measure)
     # above the panel, where no curve and no line crosses it
     legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": n_columns, "handlelength": 1.6}
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), **legend)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), **legend)
     return axes

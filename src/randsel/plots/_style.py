@@ -101,7 +101,9 @@ def find_names(names: Any, *sources: Any) -> Any:
 
 
 def to_columns(selection: Any) -> Array:
-    """Return the columns of a mask or of an array of columns."""
+    """Return the columns of a mask or of an array of columns, or those that a fitted selector selected."""
+    if hasattr(selection, "get_support"):
+        return np.asarray(selection.get_support(indices=True))
     selection = np.asarray(selection)
     return np.flatnonzero(selection) if selection.dtype == bool else selection
 

@@ -203,7 +203,7 @@ def describe_effect(effects: Effects) -> str:
     meaning = f"AUC: how well the feature alone tells classes apart, from 0.5 (not at all) to 1; {limits}."
     if effects.difference_name is None:
         return f"{meaning} Of several classes, the one that differs most is compared with the others."
-    first, second = (_write_name(text.make_visible(label)) for label in effects.classes)
+    first, second = (text.name_class(_write_name(text.make_visible(label))) for label in effects.classes)
     return f"{meaning} {effects.difference_name}: {effects.centre} of {second} minus {effects.centre} of {first}."
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import pluralise
+from randsel._utils.text import format_label, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._features import half_minimum
 from randsel.tables._roles import check_percent_signs, is_missing, to_target
@@ -23,7 +23,7 @@ def covariate_roles(names: Any) -> dict[str, str]:
 
 
 def read_annotations(
-    path: Path,
+    files: Mapping[str, Path],
     roles: dict[str, str],
     cells: dict[str, Any],
     rows: Array,
@@ -35,12 +35,13 @@ def read_annotations(
     """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers.
 
     Cells of covariates below detection are replaced by the value of `detection_values`, or else as those of features
-    are; the values are added to `replacements`.
+    are; the values are added to `replacements`. `files` has the file of every role, for errors.
     """
     known = {}
     for role, name in roles.items():
         if role in ("target", "event", "time"):
             continue
+        path = files[role]
         known[role] = _take_complete(path, cells[role], rows, name)
         if role.startswith(_COVARIATE):
             known[role] = _read_covariate(path, cells[role], rows, name, rule, replacements, detection_values, notes)
@@ -61,6 +62,17 @@ def to_fields(known: Mapping[str, Array]) -> dict[str, Any]:
     """Return the fields `covariates`, `groups` and `batch` of a table from arrays by role."""
     covariates = {role.removeprefix(_COVARIATE): v for role, v in known.items() if role.startswith(_COVARIATE)}
     return {"covariates": covariates, **{role: known[role] for role in ("groups", "batch") if role in known}}
+
+
+def describe_constants(known: Mapping[str, Array], roles: Mapping[str, str]) -> list[str]:
+    """Return notes about groups, batches and covariates that have one value in all samples, and so no effect."""
+    constant = [role for role, values in known.items() if len(values) > 1 and (values == values[0]).all()]
+    words = {"groups": "group", "batch": "batch"}
+    return [
+        f"Column {roles[role]!r} has one value in all samples ({format_label(known[role][0])}), so it has no effect as "
+        f"a {words.get(role, 'covariate')}."
+        for role in constant
+    ]
 
 
 def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
@@ -105,7 +117,7 @@ def _read_covariate(
     if rule is None or (rule == "missing" and name not in known_values):
         raise ValueError(
             f"{where} holds {texts[next(iter(limits))]!r} among numbers, and covariates must be known for all samples; "
-            "choose --below-detection half-minimum."
+            "choose --below-detection half-minimum, or write a number there, such as half of the limit."
         )
     values = np.array([np.nan if i in limits else numbers[text] for i, text in enumerate(texts)])
     replacements[name] = known_values.get(name, half_minimum([*values, *limits.values()]))

@@ -6,26 +6,29 @@ Also reads the names of samples and the rows of text.
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import list_first, pluralise
+from randsel._utils.text import list_first, pluralise, shorten
 from randsel.tables.formats import Sheet, check_distinct, is_id_name
 
 #: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
 #: Rows of text are left out if they are a smaller fraction of all rows; more are an error.
 _MAX_TEXT_FRACTION = 0.1
+LONG = 30  # number of characters of a name that an error message shows
 _NAMED_SPELLINGS = 5  # number of features whose other spelling a note gives
 
 
 def unknown_column(name: str, known: Sequence[str], path: Path) -> str:
     """Return the error message about a column that does not exist, with similar names."""
-    distinct = list(dict.fromkeys(known[:_MAX_COMPARED]))
-    similar = " or ".join(map(repr, difflib.get_close_matches(name, distinct, n=3, cutoff=0.5)))
+    folded = {other.casefold(): other for other in reversed(known[:_MAX_COMPARED])}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    similar = " or ".join(repr(folded[match]) for match in matches)
     hint = f"did you mean {similar}?" if similar else f"its first columns are {list(known[:5])}."
     return f"{path} has no column {name!r}; {hint}"
 
@@ -180,7 +183,7 @@ def _find_orientation(
         fit, match = "ids of the target file are", "ids of the target file are in the"
     if in_rows == in_header:
         if not in_rows and len(labels.columns) > 1:
-            shown = [list_first([repr(name) for name in ids or ()], 2) for ids in (row_ids, header)]
+            shown = [list_first([repr(shorten(name, LONG)) for name in ids or ()], 2) for ids in (row_ids, header)]
             column = next((name for name in labels.columns if is_id_name(name)), labels.columns[0])
             entries = list_first([repr(name) for name in labels.named_columns[column]], 2)
             raise ValueError(
@@ -220,15 +223,62 @@ def describe_other_spellings(sheet: Sheet, only: Sequence[str]) -> list[str]:
     subject = pluralise(len(similar), "1 absent feature is", f"{len(similar)} absent features are")
     pairs = "; ".join([f"{column!r}, not {name!r}" for name, column in similar[:_NAMED_SPELLINGS]])
     more = "; …" if len(similar) > _NAMED_SPELLINGS else ""
-    is_from_r = any(_write_as_r(name) == column for name, column in similar)
+    is_from_r = any(write_as_r(name) == column for name, column in similar)
     by_r = " R keeps names as they are with check.names = FALSE." if is_from_r else ""
     found = f"the file has {pairs}{more}"
     return [f"{subject} perhaps spelt differently: {found}. Rename the columns if they are the same features.{by_r}"]
 
 
-def _write_as_r(name: str) -> str:
-    """Return a name as R writes it in a data frame."""
-    return re.sub(r"^(?=[\d_])", "X", re.sub(r"[^\w.]", ".", name))
+def write_as_r(name: str) -> str:
+    """Return a name as R writes it in a data frame (make.names): 1007_s_at is X1007_s_at, and HLA-A is HLA.A."""
+    start = "" if re.match(r"[^\W\d_]|\.(?!\d)", name) else "X"
+    return start + re.sub(r"[^\w.]", ".", name)
+
+
+def undo_names_of_r(sheet: Sheet, only: Sequence[str], others: Sequence[str], notes: list[str]) -> Sheet:
+    """Return the sheet with the names that R changed as they are wanted, and a note if there are any.
+
+    `only` are the features that are wanted, `others` are columns of other roles. Names are matched in the header, or in
+    the first column if more features are there, and only if R could have written all names there, and if no other
+    name could have become the same.
+    """
+    header, rows = list(sheet.columns), list(sheet.first_column or [])
+    in_header, in_rows = (_match_names_of_r(names, only, others) for names in (header, rows))
+    n_header, n_rows = (
+        len({*only}.intersection([*names, *matches.values()]))
+        for names, matches in ((header, in_header), (rows, in_rows))
+    )
+    matches = in_header if n_header >= n_rows else in_rows
+    if not matches:
+        return sheet
+    before, after = next(iter(matches.items()))
+    subject = pluralise(len(matches), "1 name is", f"{len(matches)} names are")
+    notes.append(
+        f"{subject} matched as R changes names: {before!r} in {sheet.path.name} is taken for {after!r}. R keeps names "
+        "as they are with check.names = FALSE."
+    )
+
+    def rename(names: Mapping[str, Any]) -> dict[str, Any]:
+        return {matches.get(name, name): cells for name, cells in names.items()}
+
+    if n_header >= n_rows:
+        return replace(
+            sheet,
+            columns=[matches.get(name, name) for name in header],
+            named_columns=rename(sheet.named_columns),
+            id_columns=rename(sheet.id_columns),
+        )
+    return replace(sheet, first_column=[matches.get(name, name) for name in rows], named_rows=rename(sheet.named_rows))
+
+
+def _match_names_of_r(names: Sequence[str], only: Sequence[str], others: Sequence[str]) -> dict[str, str]:
+    """Return name -> wanted name that R changes to it; the first name, which may be that of the ids, may be any."""
+    present, requested = Counter(names), dict.fromkeys([*only, *others])
+    times = Counter(map(write_as_r, requested))
+    changed = {write_as_r(name): name for name in requested if name not in present and times[write_as_r(name)] == 1}
+    # R numbers names that became the same: a, a.1, ...
+    matches = {new: name for new, name in changed.items() if present[new] == 1 and f"{new}.1" not in present}
+    return matches if matches and all(write_as_r(name) == name for name in names[1:]) else {}
 
 
 def _may_be_respelt(name: str, column: str) -> bool:

@@ -16,7 +16,7 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
+from randsel.tables._annotations import choose_batches, covariate_roles, describe_constants, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
@@ -25,6 +25,8 @@ from randsel.tables._orientation import (
     match_spelling,
     possible_ids,
     put_samples_in_rows,
+    undo_names_of_r,
+    write_as_r,
 )
 from randsel.tables._remarks import describe_codes, describe_contents, describe_donors, describe_features
 from randsel.tables._roles import assign_roles, check_target
@@ -250,23 +252,35 @@ def read(
     requested |= covariate_roles(covariates)
     names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
     limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
+    others = [*names, *([likely_ids] if likely_ids else [])]
+    if only:  # R may have changed the names of new samples
+        needed = needed.union(map(write_as_r, needed))
+        names = names.union({write_as_r(name) for name in names} - needed)
     collect, named = below_detection is not None, only or target_file or target or event
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
     contents = _check_target_named(_read_table(path, options, target_file, covariates), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
+    if only:
+        contents = undo_names_of_r(contents, only, others, notes)
     with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
+        has_limits = bool(samples.below_detection)
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
-        roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
+        roles, cells, files = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
-        y, rows = choose(samples, roles, cells, drop_columns, notes)
-        annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
+        y, rows = choose(samples, roles, cells, files, drop_columns, notes)
+        annotations = read_annotations(
+            files, roles, cells, rows, below_detection, replacements, detection_values, notes
+        )
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
         outcome, other_roles = roles.get("target") or roles.get("time", ""), _names_with_role(samples, roles, id_column)
         if not only:
-            check_target(samples, y, outcome, annotations.get("groups"))
+            check_target(samples, y, outcome, annotations.get("groups"), files.get("target", path))
+            notes += describe_constants(annotations, roles)
+            if below_detection is not None and not (has_limits or replacements):
+                notes.append("No cell is below the limit of detection, so --below-detection changes nothing.")
         grouped = "groups" in annotations
         choice = FeatureChoice(other_roles, categorical, drop_columns, features, only, outcome, y, grouped, levels)
         table = _build_table(samples, choice, rows, missing, log2, replacements, notes)
@@ -433,6 +447,8 @@ def _read_labels(
 
     `options` are those of the table.
     """
+    if file is None and sheet is not None:
+        raise ValueError(f"{table.path}: --target-sheet is a sheet of --target-file; name that file, or use --sheet.")
     if file is None:
         return None
     path = _check_exists(Path(file))

@@ -22,6 +22,7 @@ CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
 _UNKNOWN = ("unknown", "missing", "unclear", "undetermined", "indeterminate", "not known", "not available", "pending")
 #: Maximum number of features from which the fraction of skewed ones is estimated.
 _MAX_SKEW_COLUMNS = 500
+FEW_NUMBERS = 6  # a target of at most this many distinct numbers is described by how often each occurs
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
 #: Names of genes that a spreadsheet took for a date: 1-Mar (MARCHF1), Sep-02, 2. Sep, 2021-03-01; or for a number.
 _DATE_NAME = re.compile(
@@ -186,4 +187,6 @@ def _describe_target(y: Array, target: str) -> list[str]:
                 f"of {target!r}. If the class of these samples is not known, say so (--na {quote(','.join(unknown))})."
             )
         return notes
-    return [f"The target {target!r} has {len(levels)} distinct {pluralise(len(levels), 'number', 'numbers')}."]
+    shown = [f"{level:g} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
+    listed = f": {', '.join(shown)}" if len(levels) <= FEW_NUMBERS else f", from {levels[0]:g} to {levels[-1]:g}"
+    return [f"The target {target!r} has {len(levels)} distinct {pluralise(len(levels), 'number', 'numbers')}{listed}."]

@@ -23,8 +23,8 @@ def assign_roles(
     notes: list[str],
     *,
     optional: bool,
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file.
+) -> tuple[dict[str, str], dict[str, Any], dict[str, Path]]:
+    """Return role -> name, role -> cells, and role -> file of the roles: columns of the table or of the target file.
 
     If roles are `optional`, those whose columns are in neither are left out, with a note about an absent outcome, and
     groups may have gaps.
@@ -49,7 +49,11 @@ def assign_roles(
     cells = {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
     if optional and "groups" in cells:
         cells["groups"] = _separate_unknown(cells["groups"])
-    return roles, cells
+    files = {
+        role: samples.path if labels is None or name not in label_columns else labels.path
+        for role, name in roles.items()
+    }
+    return roles, cells, files
 
 
 def _known_columns(samples: Sheet, labels: Sheet | None) -> set[str]:
@@ -97,7 +101,8 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     if not position.keys() & known:
         raise ValueError(f"{path} and {file} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}.")
     notes.append(f"Targets are matched by column {matching!r} of {file.name}.")
-    without_entry = [name for name in ids if name not in position]
+    is_text = text_columns(samples)
+    without_entry = [name for i, name in enumerate(ids) if name not in position and not is_text[i]]
     without_sample = [name for name in label_ids if name not in known]
     if without_entry:
         verb = pluralise(len(without_entry), "sample has", "samples have")
@@ -109,6 +114,13 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     others = {name: [*cells, ""] for name, cells in columns.items() if name != matching}
     # the last entry, "", stands for samples that are not in the file
     return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
+
+
+def text_columns(samples: Sheet) -> Array:
+    """Return a mask of the supposed samples that hold text and no number, such as gene symbols beside samples."""
+    is_text = np.full(len(samples.values), False)
+    is_text[list(samples.bad_rows)] = True
+    return np.asarray(is_text & np.isnan(samples.values).all(axis=1))
 
 
 def _find_target(
@@ -181,13 +193,12 @@ def check_percent_signs(texts: Sequence[str], where: str) -> None:
         raise ValueError(f"{where} has a percent sign in some cells only; write all of them alike.")
 
 
-def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> None:
-    """Raise ValueError for a target that is too small, constant, or looks like ids or groups."""
-    path = samples.path
+def check_target(samples: Sheet, y: Array, name: str, groups: Array | None, path: Path) -> None:
+    """Raise ValueError for a target that is too small, constant, or looks like ids or groups; `path` is its file."""
     if len(y) < 4:
         hint = " If features are in rows, say so: --orientation features-in-rows."
         hint = hint if samples.features_in_rows is None else ""
-        raise ValueError(f"{path} has {len(y)} samples with a target, and at least 4 are needed.{hint}")
+        raise ValueError(f"{samples.path} has {len(y)} samples with a target, and at least 4 are needed.{hint}")
     if y.dtype.names is not None:
         if len(np.unique(y["time"])) == 1:
             raise ValueError(f"{path}: all times in {name!r} are equal, so nobody survived longer than another.")

@@ -1,6 +1,6 @@
 """Survival outcomes in a file: the columns of events and of times."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +46,31 @@ def is_missing_survival(
 
 
 def read_survival_columns(
-    source: object,
+    sources: Mapping[str, object],
     names: dict[str, str],
     cells: dict[str, Any],
     ids: Sequence[str] | None,
     rows: Array,
     notes: list[str],
 ) -> Array:
-    """Return events and times of some rows, with a note that says which value counts as the event."""
-    event = _read_events(source, names["event"], [str(cells["event"][i]) for i in rows.tolist()], notes)
+    """Return events and times of some rows, with a note that says which value counts as the event.
+
+    `sources` are what error messages name: the files of the roles "event" and "time".
+    """
+    event = _read_events(sources["event"], names["event"], [str(cells["event"][i]) for i in rows.tolist()], notes)
     texts = [str(cells["time"][i]) for i in rows.tolist()]
     numbers = [parse_number(text) for text in texts]
     if None in numbers:
         odd = texts[numbers.index(None)]
-        raise ValueError(f"{source}: column {names['time']!r} holds {odd!r}, which is not a time; write numbers.")
+        raise ValueError(
+            f"{sources['time']}: column {names['time']!r} holds {odd!r}, which is not a time; write numbers."
+        )
     time = np.array(numbers, dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(time) & (time > 0)))
     if len(wrong):
         count = f"{len(wrong)} {pluralise(len(wrong), 'is', 'are')}"
         raise ValueError(
-            f"{source}: times in {names['time']!r} must be above zero, but {count} not, the first "
+            f"{sources['time']}: times in {names['time']!r} must be above zero, but {count} not, the first "
             f"({time[wrong[0]]:g}) of {_sample_name(ids, rows[wrong[0]])}; correct them. If a time was rounded "
             "down to zero, half a unit of time may replace it."
         )

@@ -380,10 +380,13 @@ def describe_guess(y: Array, target: str) -> str | None:
     values = _whole_numbers(y) if target == "auto" else None
     if values is None or not 2 < len(values) <= MAX_DOUBTFUL:
         return None
-    holds = f"The target holds {len(values)} distinct whole numbers, {values[0]:.0f} to {values[-1]:.0f}"
     if find_kind(y, target) is CLASSES:
-        return f"{holds}, taken for classes without order. If they are grades or counts, add --task regression."
-    return f"{holds}, taken for numbers whose order counts. If they are codes of classes, add --task classification."
+        return (
+            "The target is taken for classes without order. If its numbers are grades or counts, add --task regression."
+        )
+    return (
+        "The target is taken for numbers whose order counts. If they are codes of classes, add --task classification."
+    )
 
 
 def warn_of_guess(y: Array, target: str, option: str) -> None:

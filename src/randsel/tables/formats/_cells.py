@@ -191,6 +191,7 @@ class CellGrid:
         cells = self.parser.clear_missing(cells)
         if not self.parser.decimal_comma:
             return cells
+        cells = list(map(self.parser.without_points, cells))
         number = re.compile(f"[<≤= ]*{DECIMAL_COMMA}")  # also a limit of detection
         return [cell.replace(",", ".") if number.fullmatch(cell) else cell for cell in cells]
 

@@ -22,6 +22,9 @@ _BELOW_DETECTION = frozenset(
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 #: 1.234,5 where commas are decimal.
 _THOUSANDS_BY_POINTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+,\d+")
+#: 1.234, which is a thousand in a file that also has cells such as 1.234,5 or 1.234.567.
+_POINTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
+CERTAIN_POINTS = r"[-+]?[1-9]\d{0,2}(?:\.\d{3})*\.\d{3}(?:,\d+|\.\d{3})"
 #: A cell with a decimal comma, and one whose comma cannot separate thousands.
 DECIMAL_COMMA = r"[-+]?\d*,\d+"
 CERTAIN_DECIMAL_COMMA = r"[-+]?(?:\d*,(?:\d{1,2}|\d{4,})|(?:0\d*|\d{4,})?,\d{3})"
@@ -98,6 +101,7 @@ class CellParser:
     na: tuple[str, ...] = ()
     below_detection: bool = False
     decimal_comma: bool = False
+    thousands_by_points: bool = False  # among decimal commas: 1.234 is a thousand
     na_hits: Counter[str] = field(default_factory=Counter)
     n_thousands: int = 0  # cells with thousands separators
     thousands_example: str = ""
@@ -111,11 +115,17 @@ class CellParser:
         if cell in self.na:
             self.na_hits[cell] += 1
             return float("nan")
-        value = parse_number(cell, decimal_comma=self.decimal_comma)
-        if value is not None and "," in cell and (not self.decimal_comma or "." in cell):
+        value = parse_number(self.without_points(cell), decimal_comma=self.decimal_comma)
+        has_separators = "." in cell if self.decimal_comma else "," in cell
+        if value is not None and has_separators:
             self.n_thousands += 1
             self.thousands_example = self.thousands_example or cell
         return value
+
+    def without_points(self, cell: str) -> str:
+        """Return a cell without points that certainly separate thousands."""
+        pattern = _POINTS if self.thousands_by_points else _THOUSANDS_BY_POINTS
+        return cell.replace(".", "") if self.decimal_comma and pattern.fullmatch(cell) else cell
 
     def clear_missing(self, cells: list[str]) -> list[str]:
         """Return cells that are kept as text, empty where `na` says that they are missing."""
@@ -141,7 +151,7 @@ class CellParser:
         if self.n_thousands:
             example = self.thousands_example
             cells_have = pluralise(self.n_thousands, "1 cell has", f"{self.n_thousands} cells have")
-            number = parse_number(example, decimal_comma=self.decimal_comma)
+            number = parse_number(self.without_points(example), decimal_comma=self.decimal_comma)
             notes.append(f"{cells_have} thousands separators: {example} was read as {number:.15g}.")
         if self.na:
             counts = ", ".join(f"{token!r} in {_count_cells(self.na_hits[token])}" for token in self.na)

@@ -27,7 +27,7 @@ from randsel.tables.formats._extent import (
     name_unnamed,
     split_footnotes,
 )
-from randsel.tables.formats._numbers import CERTAIN_DECIMAL_COMMA, DECIMAL_COMMA
+from randsel.tables.formats._numbers import CERTAIN_DECIMAL_COMMA, CERTAIN_POINTS, DECIMAL_COMMA
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct, check_shape
 
 #: Maximum length of a line, in characters; a longer one is damaged or malicious.
@@ -43,6 +43,11 @@ _BLANK = " \t\r\n\f\v;,"
 _DECIMAL_COMMAS = {
     ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
     "\t": re.compile(rf"(^|\t) *{CERTAIN_DECIMAL_COMMA} *(\t|$)", re.MULTILINE),
+}
+#: Separator -> cell in which points separate thousands, among decimal commas.
+_POINTS = {
+    separator: re.compile(rf"(?:^|{separator}) *{CERTAIN_POINTS} *(?:{separator}|$)", re.MULTILINE)
+    for separator in ";\t"
 }
 #: Maximum number of characters, and of cells, that are looked at to find the header.
 _CHARACTERS_AHEAD, _MAX_CELLS_AHEAD = 1 << 24, 5_000_000
@@ -113,6 +118,8 @@ def _find_table(start: list[str], *, find_titles: bool) -> tuple[str, int]:
     is_space = separator == " "
     width, *widths = [_count_cells(text, separator) for text in start]
     is_title = not is_space and width > 2 and separator not in start[0].strip(f"{separator} ")
+    # a line without separators may be a title, even if no other line has the same separator
+    is_title |= width == 1
     is_table = len(set(widths)) == 1 and widths[0] - width in (0, 1) and not is_title
     if is_table or not find_titles or len(start) < 3:
         return separator, 0
@@ -184,6 +191,8 @@ def _add_block(grid: CellGrid, separator: str, records: list[tuple[int, str]]) -
     if grid.is_empty and separator in _DECIMAL_COMMAS:
         pattern = _DECIMAL_COMMAS[separator]
         grid.parser.decimal_comma = any("," in text and pattern.search(text) for text in texts)
+        by_points = _POINTS[separator]
+        grid.parser.thousands_by_points = grid.parser.decimal_comma and any(map(by_points.search, texts))
     if separator != " ":
         # refuse a line with too many separators before it is split into millions of cells
         widths = {line: text.count(separator) + 1 for line, text in records if '"' not in text}
@@ -305,7 +314,7 @@ def _records(file: io.TextIOWrapper, path: Path, notes: list[str]) -> Iterator[t
         if text.strip(_BLANK):
             yield start, text.rstrip("\n")
         else:
-            n_empty += not text.isspace()
+            n_empty += "\t" in text or not text.isspace()
     if n_empty:
         notes.append(describe_empty_rows(n_empty))
 
