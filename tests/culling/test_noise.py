@@ -259,3 +259,15 @@ def test_fourth_moments(rng, weights):
     sample = Sample.from_columns(X, Target.encode(np.arange(40) % 2, KINDS["classification"], weights))
     expected = np.average(X**4, axis=0, weights=weights) / np.average(X**2, axis=0, weights=weights) ** 2
     assert fourth_moments(sample) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_covariate_on_which_the_spread_of_features_and_outcome_depends():
+    pvalues = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        covariate = rng.normal(size=100)
+        spread = np.exp(covariate / 2)
+        X, y = rng.normal(size=(100, 40)) * spread[:, None], rng.normal(size=100) * spread
+        pvalues.append(RandSel().fit(X, y, covariates=covariate).permutation_pvalue_)
+    for level in (0.05, 0.02):
+        assert (np.array(pvalues) <= level).sum() <= stats.binom.ppf(0.999, len(pvalues), level)

@@ -20,6 +20,8 @@ from randsel._utils.typing import Array
 MIN_INDEPENDENT = 1e-8
 #: A column counts as constant if nuisance variables leave less than this fraction of its variance.
 MIN_LEFT = 1e-4
+#: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
+MIN_RELATIVE_VARIANCE = 0.1
 #: Least degrees of freedom that batches and covariates must leave.
 MIN_FREEDOM = 3
 #: Functions of a numeric covariate: powers of itself and of its monotone scores up to degree three.
@@ -139,6 +141,10 @@ class Nuisance:
             return rows
         basis, weights = (as_array_like(values, rows, precise=False) for values in (self.basis, self.weights))
         return rows - ((rows * weights) @ basis.T / weights.sum()) @ basis
+
+    def fit_variances(self, squares: Array) -> Array:
+        """Return variances of residuals: the regression of their squares on strata and covariates, above zero."""
+        return np.asarray(np.maximum(squares - self.remove(squares), MIN_RELATIVE_VARIANCE * squares.mean()))
 
     @cached_property
     def columns(self) -> Array:

@@ -32,8 +32,6 @@ MAX_ARRANGEMENTS = 20_000
 #: Samples per column of strata and covariates from which a regression on them estimates the probability of a label.
 #: With fewer samples, its coefficients are biased away from zero, and p-values become too small.
 SAMPLES_PER_COEFFICIENT = 10
-#: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
-MIN_RELATIVE_VARIANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,7 @@ class Design:
         """
         squares = np.square(Y).mean(axis=1)
         if len(self.nuisance.basis):
-            fit = squares - self.nuisance.remove(squares)
-            fit = np.maximum(fit, MIN_RELATIVE_VARIANCE * squares.mean())
+            fit = self.nuisance.fit_variances(squares)
             return np.asarray(fit * (squares.sum() / fit.sum()) * (len(Y) / (len(Y) - self.nuisance.rank)))
         if self.strata is None:
             return np.full(len(Y), squares.sum() / (len(Y) - 1))
