@@ -209,7 +209,7 @@ class CullingPath:
     noise_pvalue: float | None = None
     """P-value of the permutation test that no feature is related to y; None if there was no test."""
     independent: bool = True
-    """Whether samples are independent: False if they come in groups or batches."""
+    """Whether samples are independent: False with groups, batches or covariates, or if missing values depend on y."""
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
