@@ -52,14 +52,18 @@ class Covariates:
         """Return the covariates of some samples."""
         return replace(self, values=self.values[index])
 
-    def functions(self) -> Array:
+    def functions(self, groups: Array | None = None) -> Array:
         """Return the columns to project on: smooth functions of numbers, and indicators of levels.
 
         Tests use ranks, and ranks of a column that depends on a covariate depend on it in a curve. So a number enters
         by powers of itself and of its monotone scores, which are also the scores of features. Few samples allow fewer
-        of these functions.
+        of these functions. Numbers that are constant in every group, such as the age of a donor, count once per group.
         """
         m, n_numeric = len(self.values), int(self.numeric.sum())
+        if groups is not None:
+            _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+            numbers = self.values[:, self.numeric]
+            m = len(first) if np.array_equal(numbers[first][codes], numbers) else m
         count = int(np.clip(m / (SAMPLES_PER_FUNCTION * max(n_numeric, 1)), 1, COVARIATE_FUNCTIONS))
         columns = [_smooth_functions(values)[:count] for values in self.values[:, self.numeric].T]
         return np.column_stack([*(f for functions in columns for f in functions), self.values[:, ~self.numeric]])
@@ -93,14 +97,22 @@ class Nuisance:
 
     @classmethod
     def from_samples(
-        cls, m: int, weights: Array | None, strata: Array | None, covariates: Covariates | None = None
+        cls,
+        m: int,
+        weights: Array | None,
+        strata: Array | None,
+        covariates: Covariates | None = None,
+        groups: Array | None = None,
     ) -> "Nuisance":
-        """Return the projection for m samples; weights may be None or of any scale."""
+        """Return the projection for m samples, of which those of a group are not independent.
+
+        Weights may be None or of any scale.
+        """
         weights = np.ones(m) if weights is None else weights / weights.mean()
         plain = cls(weights, strata, np.zeros((0, m)))
         if covariates is None:
             return plain
-        columns = plain.remove(covariates.functions().T)
+        columns = plain.remove(covariates.functions(groups).T)
         return cls(weights, strata, _orthonormal_rows(columns, weights))
 
     def extend(self, rows: Array) -> "Nuisance":

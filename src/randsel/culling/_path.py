@@ -388,7 +388,7 @@ def permutation_test(
         units, unit_strata = mixed_units(values, groups, batch)
     nuisance = None  # the outcomes are centred already
     if strata is not None or covariates is not None:
-        nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
+        nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates, groups)
         outcomes = nuisance.remove(outcomes.T).T
     if units is not None and nuisance is not None:
         outcomes = average_rows(outcomes, units, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(units)]

@@ -67,7 +67,7 @@ class Annotations:
         """Return what is projected out of features and outcome of m samples; None if only one mean is subtracted."""
         if self.batch is None and self.covariates is None:
             return None
-        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
+        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates, self.groups)
         nuisance.check_freedom()
         return nuisance
 
