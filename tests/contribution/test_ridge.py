@@ -6,6 +6,8 @@ import reference
 from sklearn.model_selection import StratifiedKFold
 
 from randsel import RandSel
+from randsel._numerics.nuisance import Nuisance
+from randsel._sklearn.annotations import check_covariates
 from randsel.contribution import RIDGE, Draws, Sample, Weighting, _closed_form, _expected_kernel, exact
 from randsel.contribution._expected_kernel import _inverse_root, fit_ridge
 from randsel.targets import KINDS, Annotations, Target
@@ -200,6 +202,49 @@ def test_noise_in_small_batches_is_not_predicted(rng, size):
         X, y = rng.normal(size=(120, 200)), rng.normal(size=120)
         errors.append(RandSel().fit(X, y, batch=np.arange(120) // size).path_.errors[0])
     assert np.mean(errors) > 0.97
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_coefficients_of_covariates_and_batches_are_fitted_without_the_samples_left_out(rng, weighted, grouped):
+    m = 40
+    batch, covariates = np.arange(m) % 2, check_covariates(rng.normal(size=(m, 2)), m)
+    weights = rng.uniform(0.5, 2.0, m) if weighted else None
+    nuisance = Nuisance.from_samples(m, weights, batch, covariates)
+    groups = np.arange(m) // 2 if grouped else None
+    target = Target.encode(rng.normal(size=m), KINDS["regression"], weights, groups, nuisance)
+    row_weights, outcome = parts(target)
+    Q = reference.expected_kernel(rng.normal(size=(m, 4)), 0.2)
+    errors = fit_ridge(np.log(Q), target, 0.7)[1]
+    penalty = reference.ridge_penalty(Q, 0.7, row_weights)
+    units, y = np.arange(m) if groups is None else groups, outcome[:, 0]
+    literal = reference.left_out_errors_given(nuisance.columns, Q, y, penalty, row_weights, units)
+    np.testing.assert_allclose(errors, literal / (row_weights @ y**2 / m), rtol=1e-6)
+
+
+def test_noise_given_covariates_is_not_predicted():
+    m, donors = 60, np.array([f"donor {k // 3}" for k in range(60)])
+    designs = {
+        "donors as a covariate": lambda rng: {"covariates": donors},
+        "many covariates": lambda rng: {"covariates": rng.normal(size=(m, 20))},
+        "small batches and covariates": lambda rng: {"covariates": rng.normal(size=(m, 5)), "batch": np.arange(m) // 3},
+        "groups and batches": lambda rng: {"groups": np.arange(m) // 2, "batch": np.arange(m) // 10},
+    }
+    for name, arguments in designs.items():
+        errors = []
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            X, y = rng.normal(size=(m, 60)), rng.normal(size=m)
+            errors.append(RandSel().fit(X, y, **arguments(rng)).path_.errors[0])
+        assert np.mean(errors) > 0.97, name
+
+
+def test_a_sample_with_a_coefficient_of_its_own_has_no_error(rng):
+    batch = np.r_[np.zeros(39, dtype=int), 1]
+    target = Target.encode(rng.normal(size=40), KINDS["regression"], None, None, Nuisance.from_samples(40, None, batch))
+    errors = fit_ridge(np.log(reference.expected_kernel(rng.normal(size=(40, 4)), 0.2)), target, 3.0)[1]
+    assert errors[-1] == 0.0
+    assert np.isfinite(errors).all()
 
 
 def test_samples_left_out_together_are_groups_or_else_small_batches():

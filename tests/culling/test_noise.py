@@ -259,3 +259,33 @@ def test_fourth_moments(rng, weights):
     sample = Sample.from_columns(X, Target.encode(np.arange(40) % 2, KINDS["classification"], weights))
     expected = np.average(X**4, axis=0, weights=weights) / np.average(X**2, axis=0, weights=weights) ** 2
     assert fourth_moments(sample) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_covariate_on_which_the_spread_of_features_and_outcome_depends():
+    pvalues = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        covariate = rng.normal(size=100)
+        spread = np.exp(covariate / 2)
+        X, y = rng.normal(size=(100, 40)) * spread[:, None], rng.normal(size=100) * spread
+        pvalues.append(RandSel().fit(X, y, covariates=covariate).permutation_pvalue_)
+    for level in (0.05, 0.02):
+        assert (np.array(pvalues) <= level).sum() <= stats.binom.ppf(0.999, len(pvalues), level)
+
+
+def test_a_covariate_of_donors_has_functions_by_their_number():
+    donors, covariate = np.arange(60) // 3, np.random.default_rng(0).normal(size=20)
+    of_donors, of_samples = (check_covariates(values, 60) for values in (covariate[donors], np.arange(60.0)))
+    assert Nuisance.from_samples(60, None, None, of_donors, donors).rank == 1 + 2
+    assert Nuisance.from_samples(60, None, None, of_samples, donors).rank == 1 + 6
+
+
+def test_outcomes_that_vary_in_few_donors_given_a_covariate_of_donors():
+    pvalues, donors = [], np.arange(60) // 3
+    for seed in range(80):
+        rng = np.random.default_rng([seed, 7])
+        age = rng.normal(size=20)[donors]
+        y = (rng.normal(size=20)[donors] + age > 0) ^ (rng.random(60) < 0.1)
+        X = rng.normal(size=(60, 60)) + 2 * rng.normal(size=(20, 60))[donors] + age[:, None]
+        pvalues.append(RandSel().fit(X, y, groups=donors, covariates=age).permutation_pvalue_)
+    assert (np.array(pvalues) <= 0.1).sum() <= stats.binom.ppf(0.99, len(pvalues), 0.1)

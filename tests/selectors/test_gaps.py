@@ -196,3 +196,13 @@ def test_covariates_and_gaps_go_together(rng):
     X = with_gaps(X, 0.2)
     for selector in (RandSel(1), RandSel(1, kernel="rank"), InteractionScan(1)):
         assert selector.fit(X, y, covariates=age[:, None]).get_support(indices=True).tolist() == [4]
+
+
+def test_noise_with_more_missing_values_in_one_class_does_not_stand_out():
+    n_alarms = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 60)), np.arange(60) % 2
+        X[rng.random(X.shape) < np.where(y, 0.4, 0.1)[:, None]] = np.nan
+        n_alarms += RandSel().fit(X, y).stands_out_
+    assert n_alarms <= 4

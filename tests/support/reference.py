@@ -313,6 +313,26 @@ def left_out_errors(K, Y, penalty, weights, groups):
     return squares
 
 
+def left_out_errors_given(Z, K, y, penalty, weights, groups):
+    """Errors of samples, predicted without their group by a kernel and free coefficients of Z (eq. 15').
+
+    Each is multiplied by the root of the fraction of variance that Z, apart from a constant, leaves in the group.
+    """
+    squares, roots = np.zeros(len(y)), np.sqrt(weights)
+    H = np.diag(roots) @ Z @ np.linalg.inv(Z.T @ np.diag(weights) @ Z) @ Z.T @ np.diag(roots)
+    left = np.eye(len(y)) - H + np.outer(roots, roots) / weights.sum()
+    for group in np.unique(groups):
+        out = groups == group
+        inside, rank = ~out, Z.shape[1]
+        top = np.hstack([K[np.ix_(inside, inside)] + penalty * np.diag(1 / weights[inside]), Z[inside]])
+        system = np.vstack([top, np.hstack([Z[inside].T, np.zeros((rank, rank))])])
+        solution = np.linalg.solve(system, np.concatenate([y[inside], np.zeros(rank)]))
+        error = roots[out] * (y[out] - K[np.ix_(out, inside)] @ solution[:-rank] - Z[out] @ solution[-rank:])
+        values, vectors = np.linalg.eigh(left[np.ix_(out, out)])
+        squares[out] = (vectors @ np.diag(np.sqrt(values)) @ vectors.T @ error) ** 2
+    return squares * (len(y) - Z.shape[1] + 1) / len(y)
+
+
 def rank_functions(x, n_functions):
     """Rank functions without rare levels: a monotone score and cosines of the midranks, by Gram–Schmidt (eq. 16)."""
     m = len(x)

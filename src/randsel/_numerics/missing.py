@@ -137,6 +137,16 @@ def search_nonfinite(X: Any) -> tuple[Array, Array]:
     return n_missing, n_infinite
 
 
+def missing_per_row(X: Any) -> Array:
+    """Return the number of missing values of every row of an array, or of a sparse matrix in any format."""
+    if is_sparse(X):
+        entries = X.tocoo()
+        return np.bincount(entries.row[np.isnan(entries.data)], minlength=X.shape[0])
+    step = MAPPED_ROWS if on_host(X) else len(X)
+    blocks = (X[start : start + step] for start in range(0, len(X), step))
+    return np.concatenate([to_numpy(namespace(block).isnan(block).sum(axis=1)) for block in blocks])
+
+
 def find_refused(n_missing: Array, n_infinite: Array, *, allow_nan: bool) -> NonFinite | None:
     """Return which columns a fit refuses, from the counts of `count_nonfinite`; None if there are none."""
     counts = n_infinite if allow_nan else n_missing + n_infinite

@@ -20,6 +20,8 @@ from randsel._utils.typing import Array
 MIN_INDEPENDENT = 1e-8
 #: A column counts as constant if nuisance variables leave less than this fraction of its variance.
 MIN_LEFT = 1e-4
+#: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
+MIN_RELATIVE_VARIANCE = 0.1
 #: Least degrees of freedom that batches and covariates must leave.
 MIN_FREEDOM = 3
 #: Functions of a numeric covariate: powers of itself and of its monotone scores up to degree three.
@@ -50,14 +52,18 @@ class Covariates:
         """Return the covariates of some samples."""
         return replace(self, values=self.values[index])
 
-    def functions(self) -> Array:
+    def functions(self, groups: Array | None = None) -> Array:
         """Return the columns to project on: smooth functions of numbers, and indicators of levels.
 
         Tests use ranks, and ranks of a column that depends on a covariate depend on it in a curve. So a number enters
         by powers of itself and of its monotone scores, which are also the scores of features. Few samples allow fewer
-        of these functions.
+        of these functions. Numbers that are constant in every group, such as the age of a donor, count once per group.
         """
         m, n_numeric = len(self.values), int(self.numeric.sum())
+        if groups is not None:
+            _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+            numbers = self.values[:, self.numeric]
+            m = len(first) if np.array_equal(numbers[first][codes], numbers) else m
         count = int(np.clip(m / (SAMPLES_PER_FUNCTION * max(n_numeric, 1)), 1, COVARIATE_FUNCTIONS))
         columns = [_smooth_functions(values)[:count] for values in self.values[:, self.numeric].T]
         return np.column_stack([*(f for functions in columns for f in functions), self.values[:, ~self.numeric]])
@@ -91,14 +97,22 @@ class Nuisance:
 
     @classmethod
     def from_samples(
-        cls, m: int, weights: Array | None, strata: Array | None, covariates: Covariates | None = None
+        cls,
+        m: int,
+        weights: Array | None,
+        strata: Array | None,
+        covariates: Covariates | None = None,
+        groups: Array | None = None,
     ) -> "Nuisance":
-        """Return the projection for m samples; weights may be None or of any scale."""
+        """Return the projection for m samples, of which those of a group are not independent.
+
+        Weights may be None or of any scale.
+        """
         weights = np.ones(m) if weights is None else weights / weights.mean()
         plain = cls(weights, strata, np.zeros((0, m)))
         if covariates is None:
             return plain
-        columns = plain.remove(covariates.functions().T)
+        columns = plain.remove(covariates.functions(groups).T)
         return cls(weights, strata, _orthonormal_rows(columns, weights))
 
     def extend(self, rows: Array) -> "Nuisance":
@@ -139,6 +153,10 @@ class Nuisance:
             return rows
         basis, weights = (as_array_like(values, rows, precise=False) for values in (self.basis, self.weights))
         return rows - ((rows * weights) @ basis.T / weights.sum()) @ basis
+
+    def fit_variances(self, squares: Array) -> Array:
+        """Return variances of residuals: the regression of their squares on strata and covariates, above zero."""
+        return np.asarray(np.maximum(squares - self.remove(squares), MIN_RELATIVE_VARIANCE * squares.mean()))
 
     @cached_property
     def columns(self) -> Array:

@@ -40,6 +40,10 @@ RIDGE_OF_MEAN = 1e8
 #: The regression predicts left-out samples if its errors are smaller than those of the mean by more than this many
 #: standard errors of the difference.
 MIN_STANDARD_ERRORS = 2.0
+#: Columns of nuisance variables count as dependent below this singular value, relative to the largest.
+MIN_SINGULAR = 1e-6
+#: A direction counts as explained by nuisance variables if they leave less than this fraction of its variance.
+MIN_LEFT = 1e-6
 
 
 # ---------------------------------------------------------------- ridge regression
@@ -159,7 +163,7 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     """Return the duals and the squared errors of left-out samples of a ridge regression on a projected kernel.
 
     A sample is left out with all samples of its unit, and the intercept is fitted without it: with `C` the inverse
-    less its part along √w, the error of unit g is `C_gg⁻¹ α_g` (eq. 15).
+    less its part along √w, the error of unit g is `C_gg⁻¹ α_g` (eq. 15). So are the coefficients of nuisance variables.
     """
     xp, m = namespace(kernel), len(target.Y)
     roots, weight = target.root_weights, target.sum_of_weights
@@ -170,7 +174,10 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     # A series that is too inexact gives a kernel with negative eigenvalues. The bounds reject it later.
     root = _inverse_root(penalised, penalty)
     duals = root.T @ (root @ target.scaled)
-    if target.units is None:
+    if target.nuisance is not None:
+        squares = _errors_with_nuisance(to_numpy(root), target, target.nuisance, float(penalty))
+        squares = as_array_like(squares, kernel)
+    elif target.units is None:
         errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
         squares = (errors * errors).sum(axis=1)
     else:
@@ -210,6 +217,40 @@ def _errors_of_units(root: Array, intercept: Array, duals: Array, units: Array) 
         errors = np.linalg.solve(left_out, duals[rows])
         squares[rows] = (errors * errors).sum(axis=1)
     return squares
+
+
+def _errors_with_nuisance(root: Array, target: Target, nuisance: Array, penalty: float) -> Array:
+    """Return the squared errors of samples if the coefficients of nuisance variables are fitted without their unit.
+
+    Nuisance variables were removed with coefficients from all samples, which makes residuals depend on each other:
+    those of two samples of a batch are mirror images. A coefficient of a sample's own, or nearly, would make its error
+    large, so an error is multiplied by the root of the fraction of variance that nuisance variables leave (eq. 15').
+    """
+    roots = to_numpy(target.root_weights)[:, None]
+    columns, values, _ = np.linalg.svd(nuisance * roots, full_matrices=False)
+    columns = columns[:, values > MIN_SINGULAR * values[0]]
+    basis = np.linalg.qr(root @ columns)[0]
+    root = root - basis @ (basis.T @ root)
+    duals = root.T @ (root @ to_numpy(target.scaled))
+    m, constant = len(root), roots[:, 0] / np.linalg.norm(roots)
+    if target.units is None:
+        inverse = np.square(root).sum(axis=0)
+        free = inverse * penalty > MIN_LEFT  # the others are explained by a coefficient of their own
+        left = np.maximum(1.0 - np.square(columns).sum(axis=1) + constant**2, 0.0)
+        squares = np.where(free, np.square(duals).sum(axis=1) * left / np.where(free, inverse, 1.0) ** 2, 0.0)
+        return np.asarray(squares * ((m - columns.shape[1] + 1) / max(int(free.sum()), 1)))
+    squares, n_free = np.zeros(m), 0
+    order = np.argsort(target.units, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(target.units[order])) + 1):
+        inverse, directions = np.linalg.eigh(root[:, rows].T @ root[:, rows])
+        free = inverse * penalty > MIN_LEFT
+        inverse, directions = inverse[free], directions[:, free]
+        errors = directions @ ((directions.T @ duals[rows]) / inverse[:, None])
+        left = np.eye(len(rows)) - columns[rows] @ columns[rows].T + np.outer(constant[rows], constant[rows])
+        variances, axes = np.linalg.eigh(left)
+        errors = axes @ (np.sqrt(np.maximum(variances, 0.0))[:, None] * (axes.T @ errors))
+        squares[rows], n_free = (errors * errors).sum(axis=1), n_free + int(free.sum())
+    return np.asarray(squares * ((m - columns.shape[1] + 1) / max(n_free, 1)))
 
 
 # ---------------------------------------------------------------- matrices to pair with the function of a feature

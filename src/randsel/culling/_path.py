@@ -209,7 +209,7 @@ class CullingPath:
     noise_pvalue: float | None = None
     """P-value of the permutation test that no feature is related to y; None if there was no test."""
     independent: bool = True
-    """Whether samples are independent: False if they come in groups or batches."""
+    """Whether samples are independent: False with groups, batches or covariates, or if missing values depend on y."""
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -367,7 +367,9 @@ def permutation_test(
     in every group, and permute within groups if it varies in every group. If it varies in some groups only, they do
     both: groups of constant outcome exchange it, and it is permuted within the others. With covariates, residuals of y
     are permuted, and covariates are removed from the result (Freedman and Lane 1983); they are already removed from the
-    features of the sample. In which groups the outcome is constant is decided by `y`, not by its residuals, which may
+    features of the sample. Residuals are divided by their standard deviation given the covariates, and multiplied by
+    that of the sample that receives them: where covariates explain the spread of both y and a feature, residuals are
+    not exchangeable. In which groups the outcome is constant is decided by `y`, not by its residuals, which may
     vary in every group; by default, y is the outcome of the sample.
     """
     target = sample.target
@@ -386,12 +388,15 @@ def permutation_test(
         units, unit_strata = mixed_units(values, groups, batch)
     nuisance = None  # the outcomes are centred already
     if strata is not None or covariates is not None:
-        nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
+        nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates, groups)
         outcomes = nuisance.remove(outcomes.T).T
     if units is not None and nuisance is not None:
         outcomes = average_rows(outcomes, units, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(units)]
     rows = permuted_rows(len(outcomes), units, unit_strata, N_PERMUTATIONS)
-    permuted = outcomes[np.concatenate([np.arange(len(outcomes))[None], rows])]
+    spread = np.ones((len(outcomes), 1))
+    if nuisance is not None and len(nuisance.basis):
+        spread = nuisance.fit_variances(np.square(outcomes).mean(axis=1))[:, None] ** 0.5
+    permuted = (outcomes / spread)[np.concatenate([np.arange(len(outcomes))[None], rows])] * spread
     if nuisance is not None:
         permuted = np.stack([nuisance.remove_covariates(Y.T).T for Y in permuted])
     bases = _orthonormal(permuted, weights)

@@ -1,13 +1,13 @@
 """The design of the tests: the outcome in the forms that features are tested against, strata, clusters and weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
-from randsel._numerics.arrays import clip, namespace, to_numpy
+from randsel._numerics.arrays import as_array_like, clip, namespace, to_numpy
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import column_scores
 from randsel._utils.typing import Array
@@ -29,11 +29,9 @@ MAX_BATCH = 1 << 14
 MAX_KURTOSIS = 1.0
 #: Maximum number of arrangements of classes that are enumerated.
 MAX_ARRANGEMENTS = 20_000
-#: Mean size of strata from which a regression on covariates estimates the probability of a label in each of them. With
-#: fewer samples, its coefficients of the strata are biased away from zero, and p-values become too small.
-MIN_STRATUM = 10
-#: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
-MIN_RELATIVE_VARIANCE = 0.1
+#: Samples per column of strata and covariates from which a regression on them estimates the probability of a label.
+#: With fewer samples, its coefficients are biased away from zero, and p-values become too small.
+SAMPLES_PER_COEFFICIENT = 10
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,24 @@ class Design:
     def sample_weights(self) -> Array:
         """Weights of the samples, of mean one."""
         return self.nuisance.weights
+
+    @cached_property
+    def with_weighted_outcome(self) -> "Design | None":
+        """The design for a sum `Σ (w e) φ` in place of `Σ e (w φ)`, or None if all weights w are equal.
+
+        Permutations of e keep the weights with the features. If weights depend on the outcome, such as those that
+        balance classes, they must be permuted with it.
+        """
+        nuisance = self.nuisance
+        if np.all(nuisance.weights == nuisance.weights[0]):
+            return None
+        even = Nuisance(np.ones_like(nuisance.weights), nuisance.strata, nuisance.basis[:0])
+        return replace(self, nuisance=even.extend(nuisance.basis))
+
+    def move_weights(self, products: Any) -> Any:
+        """Return weighted products as the design `with_weighted_outcome` has them: without weights, centred anew."""
+        even = self.nuisance if self.with_weighted_outcome is None else self.with_weighted_outcome.nuisance
+        return even.remove(products / as_array_like(self.sample_weights, products, precise=False))
 
     @property
     def strata(self) -> Array | None:
@@ -107,11 +123,12 @@ class Design:
     def labels_have_saddlepoint(self) -> bool:
         """Whether saddlepoint tails of labels apply.
 
-        They assume samples of equal weight that are not in clusters and, with covariates, no small strata.
+        They assume samples of equal weight that are not in clusters and, with covariates, enough samples for a
+        regression on strata and covariates.
         """
         nuisance = self.nuisance
-        has_small_strata = len(nuisance.basis) > 0 and self.n_samples < MIN_STRATUM * nuisance.n_strata
-        return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and not has_small_strata)
+        has_enough = len(nuisance.basis) == 0 or self.n_samples >= SAMPLES_PER_COEFFICIENT * (nuisance.rank - 1)
+        return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and has_enough)
 
     @cached_property
     def class_sizes(self) -> tuple[int, ...]:
@@ -147,8 +164,7 @@ class Design:
         """
         squares = np.square(Y).mean(axis=1)
         if len(self.nuisance.basis):
-            fit = squares - self.nuisance.remove(squares)
-            fit = np.maximum(fit, MIN_RELATIVE_VARIANCE * squares.mean())
+            fit = self.nuisance.fit_variances(squares)
             return np.asarray(fit * (squares.sum() / fit.sum()) * (len(Y) / (len(Y) - self.nuisance.rank)))
         if self.strata is None:
             return np.full(len(Y), squares.sum() / (len(Y) - 1))

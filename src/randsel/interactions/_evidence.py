@@ -224,6 +224,11 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
             weights = weights.reshape(len(products), -1)
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
+    other = design.with_weighted_outcome
+    if other is not None:
+        moved, outcome = design.move_weights(products), Y * design.sample_weights[:, None]
+        tails = _log_tails_of_forms(moved, squares, other, outcome, subsets)
+        log_tails = [np.maximum(*pair) for pair in zip(log_tails, tails, strict=True)]
     return log_tails
 
 
@@ -268,11 +273,23 @@ def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: 
 
 
 def _log_tail_of_sum(a: Any, e: Array, design: Design) -> Array:
-    """Return the log tail of `(Σ_i a_i e_i)²` over permutations of e within strata, or changes of signs of clusters."""
+    """Return the log tail of `(Σ_i a_i e_i)²` over permutations of e within strata, or changes of signs of clusters.
+
+    With weights, it is the larger of two: weights stay with a, or are permuted with e. Two classes whose weights are
+    equal within each class have a weighted outcome of two values, which is tested as labels.
+    """
     if design.clusters is not None:
-        return _log_tail_of_clusters(a, e, design.clusters)
-    variances = design.variances(e[:, None]) if len(design.nuisance.basis) else None
-    return _log_tail_of_permutations(a, e, design.strata, design.freedom, variances, design.variance_factor)
+        log_tail = _log_tail_of_clusters(a, e, design.clusters)
+    else:
+        variances = design.variances(e[:, None]) if len(design.nuisance.basis) else None
+        log_tail = _log_tail_of_permutations(a, e, design.strata, design.freedom, variances, design.variance_factor)
+    other = design.with_weighted_outcome
+    if other is None:
+        return log_tail
+    a, e = design.move_weights(a), e * design.sample_weights
+    if other.labels_have_saddlepoint and other.nuisance.only_centres and len(np.unique(e.round(9))) == 2:
+        return np.maximum(log_tail, log_tail_of_labels(a, e > 0.0, None))
+    return np.maximum(log_tail, _log_tail_of_sum(a, e, other))
 
 
 def _log_tail_of_permutations(

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.stats import f, rankdata
 
 from randsel._numerics.arrays import (
     as_array_like,
@@ -19,6 +20,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, Scaling, SparseColumns, stored_bytes
 from randsel._numerics.columns import ColumnSource, canonical_order, memory_for_columns
+from randsel._numerics.missing import missing_per_row
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
 from randsel._numerics.standardise import standardise
@@ -30,6 +32,8 @@ from randsel._utils.typing import Array
 SMALL_TABLE = 1 << 22
 #: With kernel="rank", number of functions of its ranks that replace a column.
 RANK_FUNCTIONS = 4
+#: Missing values count as dependent on the outcome from this p-value on.
+DEPENDENT_P = 0.05
 
 
 def prepare_features(
@@ -102,6 +106,20 @@ def _refuse_other_than_exact(selector: Any, cause: str) -> None:
     """Raise ValueError if the options of the selector need all columns in memory."""
     if selector.kernel == "rank" or selector.estimator != "exact":
         raise ValueError(f"{cause}, and only kernel='gaussian' with estimator='exact' reads it in blocks.")
+
+
+def missing_values_follow(selector: Any, X: Any, Y: Array) -> bool:
+    """Return whether the number of missing values of a sample depends on the outcome Y, by an F test of its ranks.
+
+    Missing values are not counted in a Dask array, for which the answer is no.
+    """
+    if not selector.missing_counts_.any() or remote_table(X) is not None:
+        return False
+    ranks, design = rankdata(missing_per_row(X)), np.column_stack([np.ones(len(Y)), Y])
+    fit, _, rank, _ = np.linalg.lstsq(design, ranks, rcond=None)
+    total, left = np.square(ranks - ranks.mean()).sum(), np.square(ranks - design @ fit).sum()
+    statistic = (total - left) / (rank - 1) / max(left / max(len(Y) - rank, 1), 1e-12)
+    return bool(total > 0.0 and f.sf(statistic, rank - 1, max(len(Y) - rank, 1)) <= DEPENDENT_P)
 
 
 def array_on_device_of(Z: Any) -> Any:

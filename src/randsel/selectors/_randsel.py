@@ -56,7 +56,13 @@ from randsel.culling import (
     restore_state,
     save_state,
 )
-from randsel.selectors._features import array_on_device_of, columns_to_keep, positions_to_keep, prepare_features
+from randsel.selectors._features import (
+    array_on_device_of,
+    columns_to_keep,
+    missing_values_follow,
+    positions_to_keep,
+    prepare_features,
+)
 from randsel.selectors._stand_ins import StandInsMixin
 from randsel.targets import Annotations, OutcomeKind, Target
 
@@ -333,8 +339,9 @@ class RandSel(StandInsMixin, Selector):
         always_kept, fixed = positions_to_keep(self, columns), np.zeros(len(columns), dtype=bool)
         fixed[always_kept] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
-        del X  # validation may have made a copy
         target = Target.encode(y, kind, weights, annotations.groups, nuisance, annotations.units)
+        independent = annotations.are_none and not missing_values_follow(self, X, target.Y)
+        del X  # validation may have made a copy
         target = target.on_device_of(array_on_device_of(Z))
         sample = Sample.from_columns(Z, target, fixed, FACTORS[self.kernel])
         del Z
@@ -345,7 +352,7 @@ class RandSel(StandInsMixin, Selector):
             path = replace(
                 self._name_features(path, columns),
                 noise_pvalue=noise_pvalue,
-                independent=annotations.are_none,
+                independent=independent,
             )
             self.__dict__.update(self._results(path, n_to_select))
         if not path.stands_out:

@@ -35,7 +35,7 @@ class Samples:
     @cached_property
     def nuisance(self) -> Nuisance:
         """What is projected out of features and outcome."""
-        return Nuisance.from_samples(len(self.y), self.weights, self.strata, self.covariates)
+        return Nuisance.from_samples(len(self.y), self.weights, self.strata, self.covariates, self.clusters)
 
     @classmethod
     def from_groups(

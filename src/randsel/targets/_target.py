@@ -67,7 +67,7 @@ class Annotations:
         """Return what is projected out of features and outcome of m samples; None if only one mean is subtracted."""
         if self.batch is None and self.covariates is None:
             return None
-        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
+        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates, self.groups)
         nuisance.check_freedom()
         return nuisance
 
@@ -91,6 +91,8 @@ class Target:
     #: Number of the unit of every sample, on the host; None where each is a unit. Samples of a unit are left out
     #: together when errors are estimated.
     units: Array | None = None
+    #: Columns, on the host, that were projected out of outcome and features; None if only one mean was.
+    nuisance: Array | None = None
 
     @classmethod
     def encode(
@@ -111,10 +113,11 @@ class Target:
         Y = kind.kernel_factor(y, fractions)
         if nuisance is not None:
             Y = nuisance.remove_from_outcome(Y)
+        columns = None if nuisance is None or nuisance.only_centres else nuisance.columns
         if weights is None:
-            return cls(Y, None, groups, units)
+            return cls(Y, None, groups, units, columns)
         weights = fractions * len(Y)
-        return cls(Y * weights[:, None], weights, groups, units)
+        return cls(Y * weights[:, None], weights, groups, units, columns)
 
     def on_device_of(self, X: Any) -> "Target":
         """Return the target on the device of X."""
@@ -227,6 +230,6 @@ class Target:
 
     def rows(self, index: Array) -> "Target":
         """Return the target of some of the rows, centred by the mean of all rows."""
-        values = {name: getattr(self, name) for name in ("weights", "groups", "units")}
+        values = {name: getattr(self, name) for name in ("weights", "groups", "units", "nuisance")}
         rows = {name: None if array is None else array[index] for name, array in values.items()}
         return replace(self, Y=self.Y[index], **rows)
