@@ -82,8 +82,16 @@ def fit(estimator, X, y, arguments):
             return type(error).__name__
 
 
+def split_problems():
+    """Return the problems without and with covariates or sample weights, which few pages have."""
+    plain, adjusted = [], []
+    for _, X, y, arguments in problems():
+        (adjusted if {"covariates", "sample_weight"} & set(arguments) else plain).append((X, y, arguments))
+    return plain, adjusted
+
+
 def selection():
-    """Selections and rankings of RandSel: the default on all problems, and other settings on one."""
+    """Selections and rankings of RandSel: the default on problems, and other settings on one."""
     settings = [
         {"criterion": "total"},
         {"criterion": "residual", "ridge": 1.0},
@@ -95,10 +103,15 @@ def selection():
         {"drop": 0.5},
         {"estimator": "bootstrap", "n_bootstraps": 300, "random_state": 0},
     ]
-    runs = [({}, *problem[1:]) for problem in problems()]
     X, y, _ = datasets.make_weston_nonlinear(200, 100, random_state=5)
-    for chosen, data, outcome, arguments in runs + [(chosen, X, y, {}) for chosen in settings]:
-        selector = fit(RandSel(**chosen), data, outcome, arguments)
+    yield from selections([({}, *problem) for problem in split_problems()[0]])
+    yield from selections([(chosen, X, y, {}) for chosen in settings])
+
+
+def selections(runs):
+    """Selection, ranking and permutation test of every run: parameters, X, y and arguments of fit."""
+    for chosen, X, y, arguments in runs:
+        selector = fit(RandSel(**chosen), X, y, arguments)
         if isinstance(selector, str):
             yield selector
         else:
@@ -107,8 +120,20 @@ def selection():
 
 
 def scan():
+    """P-values of InteractionScan, and selections of SmallestSet, on problems."""
+    yield from scans(split_problems()[0])
+
+
+def adjusted():
+    """Answers of RandSel, InteractionScan and SmallestSet with covariates and sample weights."""
+    chosen = split_problems()[1]
+    yield from selections([({}, *problem) for problem in chosen])
+    yield from scans(chosen)
+
+
+def scans(chosen):
     """P-values of InteractionScan for its best features and pairs, and selections of SmallestSet."""
-    for _, X, y, arguments in problems():
+    for X, y, arguments in chosen:
         fitted = fit(InteractionScan(), X, y, arguments)
         if isinstance(fitted, str):
             yield fitted
@@ -134,8 +159,8 @@ def baselines():
             yield fitted if isinstance(fitted, str) else fitted.order_[:N_BEST].tolist()
 
 
-#: Group of subpackages, as in `pages.toml` -> function that yields the answers of this group.
-GROUPS = {"selection": selection, "scan": scan, "baselines": baselines}
+#: Group of answers, as in `pages.toml` -> function that yields them.
+GROUPS = {"selection": selection, "scan": scan, "baselines": baselines, "adjusted": adjusted}
 
 
 def rounded(p):
