@@ -36,7 +36,7 @@ def _run_options(command: Any) -> Any:
 
 
 @main.command()
-@table_options
+@functools.partial(table_options, differing={"covariates": {"help": "Refused, because most methods cannot use them."}})
 @task_option
 @click.option(
     "--folds", default=10, show_default=True, type=click.IntRange(2), help="Number of folds, outer and inner."
@@ -78,7 +78,10 @@ def compare(
 
     check_folder(out)
     if reading["covariates"]:
-        raise click.UsageError("Most methods of compare cannot remove covariates; leave --covariates out.")
+        raise click.UsageError(
+            "Most methods of compare cannot remove covariates; leave --covariates out, and these columns with "
+            "--drop-columns."
+        )
     names = split_names(methods) or DEFAULT_METHODS
     spec = Spec(file.stem, ({"name": file.stem},), tuple({"name": name} for name in names), **protocol)
     _run(spec, {file.stem: read_table(file, reading, protocol["task"])}, out, jobs, timeout)

@@ -31,7 +31,7 @@ READING: dict[str, dict[str, Any]] = {
     "target": {"help": "Column to predict: class labels, or numbers."},
     "target_file": {
         "type": click.Path(path_type=Path),
-        "help": "Text or Excel file with sample ids and the target, if FILE lacks it.",
+        "help": "File with sample ids and the target, if FILE lacks it: text, Excel or Parquet.",
     },
     "event": {"help": "For survival, instead of --target: column of 0 and 1, or alive and dead."},
     "time": {"help": "For survival: column of times until the event, or until the last observation."},
