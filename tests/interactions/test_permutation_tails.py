@@ -16,8 +16,8 @@ from randsel.interactions._evidence import _null_of_untied, evidence
 from randsel.interactions._permutation_tails import (
     arrangements_of_classes,
     cluster_factors,
+    log_fraction_at_most,
     log_p_of_arrangement,
-    log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
     permutation_cumulants,
@@ -260,7 +260,7 @@ def test_features_with_ties_and_many_arrangements_are_not_enumerated(rng):
 @pytest.mark.parametrize("level", [0.05, 0.001])
 def test_enumerated_p_values_have_their_size(level):
     """3 of 30 samples are cases. As many of 4060 arrangements are at most a level as possible, or a pair less."""
-    shares = np.exp(log_share_at_most(null_of_three_cases(), null_of_three_cases()))
+    shares = np.exp(log_fraction_at_most(null_of_three_cases(), null_of_three_cases()))
     assert level - 2 / 4060 <= np.mean(shares <= level) <= level
 
 

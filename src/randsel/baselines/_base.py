@@ -32,8 +32,6 @@ COUNT_AND_TARGET: dict[str, list[Any]] = {
 }
 COMMON = {**COUNT_AND_TARGET, "scale": ["boolean"]}
 FRACTION = [Interval(Real, 0, 1, closed="neither"), None]
-
-
 #: Result of a method: columns, best first; attribute name -> its values, one per column.
 Ranked = tuple[Array, dict[str, Array]]
 
@@ -43,7 +41,6 @@ class Baseline(Selector):
 
     n_features_to_select: int | float | None
     target: str
-    _in_order = True  # whether subtasks of `_rank` run one after the other
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> "Baseline":
@@ -67,7 +64,7 @@ class Baseline(Selector):
         n_to_select = check_number_to_select(count_or_fraction, X.shape[1]) or 1
         Z, varies = standardise(impute_means(X), None, getattr(self, "scale", True))
         order = canonical_order(Z)
-        with fit_task(self, self._count_tasks(len(order), n_to_select), in_order=self._in_order) as task:
+        with fit_task(self, self._count_tasks(len(order), n_to_select)) as task:
             ranked = self._rank(Z[:, order].astype(np.float64), y, kind, n_to_select, task)
             self._set_attributes(*ranked, np.flatnonzero(varies)[order], n_to_select)
         return self
@@ -81,10 +78,12 @@ class Baseline(Selector):
         return count_rounds(n_columns, self.drop) if hasattr(self, "drop") else 0
 
     def _set_attributes(self, order: Array, attributes: dict[str, Array], columns: Array, n_to_select: int) -> None:
+        """Set the attributes of all columns, given those of the columns that vary."""
         for name, values in attributes.items():
             by_column = np.zeros(self.n_features_in_)
             by_column[columns] = values
             setattr(self, name, by_column)
+        # warns at the line that called `fit`: its stack level counts this method
         self.__dict__.update(ranking_attributes(columns[order], self.n_features_in_, n_to_select))
 
 

@@ -33,7 +33,8 @@ def checked_bandwidth(gamma: float | str, distances: Array) -> float:
 def kernel_sums(X: Array, distances: Array, sign: float, gamma: float, weights: Array) -> Array:
     """Return `Σ_{p≠q} w_pq exp(-γ (D_pq + sign d_j,pq))` for every column j of X, with `d_j,pq = (x_pj - x_qj)²`.
 
-    Squared distances add up over features, so no column needs a Gram matrix of its own.
+    D holds squared `distances`. They add up over features, so a sign of -1 removes column j from the kernel and +1 adds
+    it, and no column needs a Gram matrix of its own.
     """
     p, q = np.triu_indices(len(X), 1)
     base, w = distances[p, q], 2.0 * weights[p, q]  # every pair counts twice
@@ -280,26 +281,26 @@ class KernelRFE(Baseline):
         self.scale = scale
 
     def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
-        worth = self._gaussian if self.kernel == "gaussian" else self._linear
-        worth_of = task.wrap("round", lambda remaining: worth(Z[:, remaining], y, kind))
-        order, values = eliminate(Z.shape[1], self.drop, worth_of)
+        changes = self._gaussian_changes if self.kernel == "gaussian" else self._linear_changes
+        worth = task.wrap("round", lambda remaining: changes(Z[:, remaining], y, kind))
+        order, values = eliminate(Z.shape[1], self.drop, worth)
         return order, {"changes_": values}
 
-    def _linear(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
+    def _linear_changes(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
         weights = _dual_coefficients(X @ X.T, y, kind, self.C) @ X
         return np.asarray((weights * weights).sum(axis=0))
 
-    def _gaussian(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
+    def _gaussian_changes(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
         distances = squared_distances(X)
         gamma = checked_bandwidth(self.gamma, distances)
         kernel = np.exp(-gamma * distances)
         dual = _dual_coefficients(kernel, y, kind, self.C)
-        vectors = np.flatnonzero(dual.any(axis=0))
-        vector_pairs = np.ix_(vectors, vectors)
-        weights = dual[:, vectors].T @ dual[:, vectors]
+        support = np.flatnonzero(dual.any(axis=0))
+        support_pairs = np.ix_(support, support)
+        weights = dual[:, support].T @ dual[:, support]
         np.fill_diagonal(weights, 0.0)  # the diagonal of a Gaussian kernel does not change
-        without = kernel_sums(X[vectors], distances[vector_pairs], -1.0, gamma, weights)
-        changes: Array = np.vdot(weights, kernel[vector_pairs]) - without
+        without = kernel_sums(X[support], distances[support_pairs], -1.0, gamma, weights)
+        changes: Array = np.vdot(weights, kernel[support_pairs]) - without
         return np.abs(changes) if self.absolute else changes
 
 

@@ -48,14 +48,17 @@ class CorrelationFilter(Baseline):
         self.target = target
 
     def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
-        if not kind.has_classes:
-            scores = np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0)
-        else:
-            classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-            # Columns have mean 0 and variance 1, so η² = Σ_c n_c mean_c² / m.
-            sums = np.eye(len(classes))[codes].T @ Z
-            scores = np.sqrt((sums * sums / counts[:, None]).sum(axis=0) / len(Z))
+        scores = self._score(Z, y, kind)
         return np.argsort(-scores, kind="stable"), {"scores_": scores}
+
+    def _score(self, Z: Array, y: Array, kind: OutcomeKind) -> Array:
+        """Return the score of every column of Z."""
+        if not kind.has_classes:
+            return np.asarray(np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0))
+        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        # columns have mean 0 and variance 1, so η² = Σ_c n_c mean_c² / m
+        sums = np.eye(len(classes))[codes].T @ Z
+        return np.asarray(np.sqrt((sums * sums / counts[:, None]).sum(axis=0) / len(Z)))
 
 
 class FTest(CorrelationFilter):
@@ -84,16 +87,14 @@ class FTest(CorrelationFilter):
     array([0, 1, 2, 3, 4])
     """
 
-    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
+    def _score(self, Z: Array, y: Array, kind: OutcomeKind) -> Array:
         with warnings.catch_warnings():
             # a feature that does not vary within classes has F = ∞
             warnings.simplefilter("ignore")
             if kind.has_classes:
-                # Rounding may make a variance that is zero within classes negative, and F with it.
-                scores = np.abs(f_classif(Z, y)[0])
-            else:
-                scores = np.max([f_regression(Z, column)[0] for column in Target.encode(y, kind).Y.T], axis=0)
-        return np.argsort(-scores, kind="stable"), {"scores_": scores}
+                # rounding may make a variance that is zero within classes negative, and F with it
+                return np.asarray(np.abs(f_classif(Z, y)[0]))
+            return np.asarray(np.max([f_regression(Z, column)[0] for column in Target.encode(y, kind).Y.T], axis=0))
 
 
 class ForestImportance(Baseline):

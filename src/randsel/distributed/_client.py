@@ -66,7 +66,7 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
     >>> with on_cluster("tcp://10.0.0.1:8786"):  # doctest: +SKIP
     ...     RandSel(estimator="bootstrap", random_state=0).fit(X, y)
     """
-    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    distributed = _distributed()  # first, because importing it sets the levels of its loggers
     with _silent_loggers():
         client = _connect(distributed, address, patience)
         try:
@@ -145,7 +145,7 @@ def _version_of(name: str, report: dict[str, Any]) -> str | None:
 @contextmanager
 def explain_lost_cluster(client: Any) -> Iterator[None]:
     """Raise `ClusterLostError` in place of the errors that Dask raises for a lost scheduler or lost workers."""
-    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    distributed = _distributed()
     address = client.scheduler.address if client.scheduler else "this address"
     lost = f"the scheduler at {address} was lost; start it and its workers again."
     if client.status != "running":
@@ -241,6 +241,10 @@ def _dask() -> Any:
     return optional("dask", extra="dask", purpose="A Dask array")
 
 
+def _distributed() -> Any:
+    return optional("distributed", extra="dask", purpose="A cluster")
+
+
 # ---------------------------------------------------------------- jobs
 
 
@@ -286,7 +290,7 @@ def run_on_worker(function: Callable[..., Any], parent: tuple[int, str], *task: 
 
 def _completed(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield futures and their results as they finish; raise an error if one fails or the scheduler is lost."""
-    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    distributed = _distributed()
     with explain_lost_cluster(client):
         completed = distributed.as_completed(futures, loop=client.loop, with_results=True)
         while not completed.is_empty():
@@ -321,7 +325,7 @@ def _make_picklable(argument: Any) -> Any:
     return argument if stand_in is None else stand_in(argument)
 
 
-#: `id` of an argument -> its future and the client, for as long as the argument exists.
+#: `id` of an argument that was sent -> its future and the client, for as long as the argument exists.
 _SHARED: dict[int, tuple[Any, Any]] = {}
 
 
@@ -331,18 +335,14 @@ def _share_once(client: Any, argument: Any) -> Any:
     sent, owner = _SHARED.get(id(argument), (None, None))
     if is_frozen and sent is not None and owner is client and sent.status in ("pending", "finished"):
         return sent
-    future = _send(client, argument)
+    # a task, unlike scattered data, is repeated if the worker with its result is lost
+    with allow_large_graphs():
+        future = client.submit(identity, PickledPayload(argument), pure=False)
     if is_frozen:
         if sent is None:
             weakref.finalize(argument, _SHARED.pop, id(argument), None).atexit = False
         _SHARED[id(argument)] = future, client
     return future
-
-
-def _send(client: Any, argument: Any) -> Any:
-    """Send an argument as a task that returns it, which Dask repeats if the worker with the result is lost."""
-    with allow_large_graphs():
-        return client.submit(identity, PickledPayload(argument), pure=False)
 
 
 @dataclass

@@ -127,8 +127,9 @@ class ClusterColumns(ColumnSource):
         chosen = np.flatnonzero(chosen) if chosen.dtype.kind == "b" else chosen
         ends = np.cumsum(self.widths)
         selected = []
-        for before, width, end, within in zip(self.selected, self.widths, ends, split_at(chosen, ends), strict=True):
-            indices = within - (end - width)
+        chosen_by_block = split_at(chosen, ends)
+        for before, width, end, columns in zip(self.selected, self.widths, ends, chosen_by_block, strict=True):
+            indices = columns - (end - width)
             selected.append(before if len(indices) == width else indices if before is None else before[indices])
         return replace(self, selected=tuple(selected))._without_empty_blocks()
 
@@ -161,16 +162,16 @@ class ClusterColumns(ColumnSource):
         """Drop culled columns from persisted blocks once they are half of all columns, and join small neighbours."""
         if not self.is_persisted or self.rows is not None or 2 * sum(self.widths) > sum(self.block_widths):
             return self
-        groups: list[list[Any]] = []
+        neighbours: list[list[Any]] = []
         block_widths: list[int] = []
         for block, width in zip(self._delay(identity, None), self.widths, strict=True):
             if block_widths and block_widths[-1] + width <= max(self.block_widths):
-                groups[-1].append(block)
+                neighbours[-1].append(block)
                 block_widths[-1] += width
             else:
-                groups.append([block])
+                neighbours.append([block])
                 block_widths.append(width)
-        joined = [group[0] if len(group) == 1 else delay(join_columns)(group) for group in groups]
+        joined = [blocks[0] if len(blocks) == 1 else delay(join_columns)(blocks) for blocks in neighbours]
         return replace(
             self,
             blocks=tuple(self.executor.persist(joined)),

@@ -65,11 +65,18 @@ class ClusterRankFunctions(RankFunctionSource):
             count(*chunk, n_functions, samples, max_missing) for chunk in zip(chunks, nominal_by_chunk, strict=True)
         ]
         counts, nonfinite = zip(*executor.compute(tasks), strict=True)
-        n_missing = check_finite(nonfinite)
         columns = tuple(np.flatnonzero(count) for count in counts)
-        nominal_columns = tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True))
-        how = n_functions, sample_weights, strata, executor, n_missing
-        functions = cls(tuple(chunks), columns, nominal_columns, X.chunks[1], *how)
+        functions = cls(
+            chunks=tuple(chunks),
+            columns=columns,
+            nominal=tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True)),
+            widths=X.chunks[1],
+            n_functions=n_functions,
+            sample_weights=sample_weights,
+            strata=strata,
+            executor=executor,
+            n_missing=check_finite(nonfinite),
+        )
         return functions, np.concatenate([start + indices for start, indices in zip(starts, columns, strict=False)])
 
     def __len__(self) -> int:
@@ -92,9 +99,9 @@ class ClusterRankFunctions(RankFunctionSource):
         arguments = [delay_argument(argument) for argument in shared]
         tasks = []
         for rows in groups:
-            features, members = np.unique(sets[rows], return_inverse=True)
-            in_task = members.reshape(sets[rows].shape), batch, work, *arguments
-            tasks.append(self._delay(_map_sets, self._columns_of(features), *in_task))
+            features, positions = np.unique(sets[rows], return_inverse=True)
+            sets_in_task = positions.reshape(sets[rows].shape)
+            tasks.append(self._delay(_map_sets, self._columns_of(features), sets_in_task, batch, work, *arguments))
         for rows, results in zip(groups, self.executor.compute(tasks), strict=True):
             for rows_of_batch, result in results:
                 yield rows[rows_of_batch], result
@@ -110,9 +117,9 @@ class ClusterRankFunctions(RankFunctionSource):
         for first, second in pairs:
             blocks = list(dict.fromkeys((first, second)))
             features.append(np.concatenate(blocks))
-            in_task = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
+            ranges_in_task = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
             columns = [self._columns_of_block[block] for block in blocks]
-            tasks.append(self._delay(work, columns, *in_task, *arguments))
+            tasks.append(self._delay(work, columns, *ranges_in_task, *arguments))
         yield from zip(features, self.executor.compute(tasks), strict=True)
 
     @cached_property
@@ -123,8 +130,8 @@ class ClusterRankFunctions(RankFunctionSource):
     def _columns_of(self, features: Array) -> list[Columns]:
         """Return the columns of ascending features by chunk; other columns do not leave their worker."""
         columns = []
-        for k, within in enumerate(split_at(features, self.ends)):
-            indices, chunk = within - (self.ends[k] - len(self.columns[k])), self.chunks[k]
+        for k, features_in_chunk in enumerate(split_at(features, self.ends)):
+            indices, chunk = features_in_chunk - (self.ends[k] - len(self.columns[k])), self.chunks[k]
             if 0 < len(indices) < self.widths[k]:
                 chunk = delay(np.take)(chunk, self.columns[k][indices], axis=1)
             if len(indices):

@@ -1,6 +1,7 @@
 """Tables in blocks: Zarr and Parquet files whose columns the workers read, and Dask arrays as tables of estimators."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,11 @@ def _open_zarr(path: Path, target: str | None, columns: int | None) -> BlockTabl
     arrays = {"X": stored} if hasattr(stored, "shape") else dict(stored.arrays())
     if "X" not in arrays or arrays["X"].ndim != 2:
         raise ValueError(
-            f"{path} is not a Zarr array of two dimensions, nor a group with such an array X: {_list(arrays)}."
+            f"{path} is not a Zarr array of two dimensions, nor a group with such an array X: {_name_first(arrays)}."
         )
     if target is not None and target not in arrays:
         raise ValueError(
-            f"{path} has no array {target!r} besides X, but {_list(set(arrays) - {'X'})}; pass another target."
+            f"{path} has no array {target!r} besides X, but {_name_first(set(arrays) - {'X'})}; pass another target."
         )
     X = dask_array.from_zarr(arrays["X"])
     chunk = X.chunks[1][0]
@@ -122,7 +123,9 @@ def _open_parquet(files: list[Path], target: str | None, columns: int | None) ->
     frame = polars.scan_parquet(files)
     schema = frame.collect_schema()
     if target is not None and target not in schema:
-        raise ValueError(f"{files[0]} has no column {target!r}, but {_list(schema.names())}; pass another target.")
+        raise ValueError(
+            f"{files[0]} has no column {target!r}, but {_name_first(schema.names())}; pass another target."
+        )
     names = [name for name in schema.names() if name != target]
     not_numbers = [name for name in names if not (schema[name].is_numeric() or schema[name] == polars.Boolean)]
     if not_numbers:
@@ -151,11 +154,13 @@ def _read_columns(files: list[str], dtype: Any, names: list[str]) -> Array:
 
 
 def _default_width(n_rows: int, dtype: Any) -> int:
+    """Return the number of columns of a block of `BLOCK_BYTES`."""
     return int(max(1, BLOCK_BYTES // (dtype.itemsize * max(n_rows, 1))))
 
 
-def _list(names: Any) -> str:
-    names = [str(name) for name in names]
+def _name_first(names: Iterable[str]) -> str:
+    """Join the first five names with commas, followed by the number of the others."""
+    names = list(names)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} others" if len(names) > 5 else "") or "none"
 
 

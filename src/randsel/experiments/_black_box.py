@@ -198,8 +198,8 @@ def _classify_raw(trial: Trial) -> dict[str, Any]:
 def _classify_filtered(trial: Trial) -> dict[str, Any]:
     """Classify by the learned features, and by components and signed features, to see where accuracy is lost."""
     learned, settings = trial.learned
-    result, before, signed = (_test_best(trial.splits(features), trial.svm_candidates) for features in learned)
-    return {**result, **settings, "before": before["accuracy"], "signed": signed["accuracy"]}
+    result, components, signed = (_test_best(trial.splits(features), trial.svm_candidates) for features in learned)
+    return {**result, **settings, "before": components["accuracy"], "signed": signed["accuracy"]}
 
 
 def _classify_selected(trial: Trial) -> dict[str, Any]:
@@ -240,14 +240,16 @@ def _classify_boosted(trial: Trial) -> dict[str, Any]:
             models[key] = _fit_mkl(split, nu)
         return np.asarray(models[key].predict(split.test))
 
-    result = _test_best_stack(trial, lambda b, splits: _test_best(splits, [(b, nu) for nu in settings.nus], predict))
+    result = _test_best_stack(
+        trial, lambda multiple, splits: _test_best(splits, [(multiple, nu) for nu in settings.nus], predict)
+    )
     multiple, nu = result["chosen"]
     splits = trial.stacks[multiple]
     fitted = [models[multiple, nu, id(split)] for split in splits]
     weights = fitted[-1].kernel_weights_
     weighted = [s.combined(model.kernel_weights_.mean(axis=0)) for s, model in zip(splits, fitted, strict=True)]
     averaged = [split.combined() for split in splits]
-    alike = np.array([[alignment(K, L) for K in splits[-1].train] for L in splits[-1].train])
+    alignments = np.array([[alignment(K, L) for K in splits[-1].train] for L in splits[-1].train])
     boosted_mean = _test_best(averaged, [(nu,) for nu in settings.nus], lambda s, nu: _fit_mkl(s, nu).predict(s.test))
     return {
         **result,
@@ -255,8 +257,8 @@ def _classify_boosted(trial: Trial) -> dict[str, Any]:
         "sizes": splits[-1].sizes,
         "weights": weights.tolist(),
         "used": float((weights >= MIN_WEIGHT).sum(axis=1).mean()),
-        "neighbours": float(np.diagonal(alike, 1).mean()),
-        "ends": float(alike[0, -1]),
+        "neighbours": float(np.diagonal(alignments, 1).mean()),
+        "ends": float(alignments[0, -1]),
         "svm": _test_best(weighted, list(product([0], [1.0], settings.costs)))["accuracy"],
         "boosted_mean": boosted_mean["accuracy"],
     }

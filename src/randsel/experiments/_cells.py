@@ -72,7 +72,7 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
         if guess := describe_guess(table.y, spec.task):
             notes.append(f"{entry['name']}: {guess}")
         n_splits = number_of_folds(table, kind, spec.folds)
-        # Raises an error if the training samples of an outer fold are too few for inner folds.
+        # raises an error if the training samples of an outer fold are too few for inner folds
         number_of_folds(table.rows(kind.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), kind, spec.folds)
         if n_splits < spec.folds:
             limit = "the size of the smallest class" if kind.has_classes else "so that each has two to test"
@@ -81,9 +81,9 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
         data_hash = hash_table(table)
         for method in spec.methods:
             settings = plan(spec, entry, method)
-            label, params = (entry["name"], method["name"]), {**settings.params, "target": kind.name}
+            names, params = (entry["name"], method["name"]), {**settings.params, "target": kind.name}
             cells += [
-                Cell(*label, params, settings.gammas, spec.folds, reshuffle, fold, spec.seed, data_hash)
+                Cell(*names, params, settings.gammas, spec.folds, reshuffle, fold, spec.seed, data_hash)
                 for reshuffle in range(settings.reshuffles)
                 for fold in range(n_splits)
             ]
@@ -97,10 +97,10 @@ def hash_table(table: Table) -> str:
 
 
 def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
-    """Return the wanted number of folds, or fewer if the smallest class, or half of all samples, is smaller.
+    """Return the wanted number of folds, or the largest that is possible if that is smaller.
 
-    Numbers need two samples to test in every fold: R² of one is not defined. Survival needs two events. With groups,
-    groups count.
+    Every fold has a sample of each class; two samples of numbers, because R² of one is not defined; or two events of
+    survival. With groups, groups count.
     """
     members = kind.units_per_stratum(table.y, table.groups)
     units = "samples" if table.groups is None else "groups"
@@ -134,14 +134,14 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     sizes = path_sizes(table.X.shape[1])
     scores, curves = np.zeros((2, len(cell.gammas), len(sizes)))
     inner = kind.splits(training.y, training.groups, number_of_folds(training, kind, cell.folds), seed + 1)
-    for fit, held in inner:
-        X = _impute(training, fit)
-        for g, order in enumerate(_rankings(cell, X[fit], training.y[fit], cell.gammas)):
+    for fitted, held_out in inner:
+        X, y_held_out = _impute(training, fitted), training.y[held_out]
+        for g, order in enumerate(_rankings(cell, X[fitted], training.y[fitted], cell.gammas)):
             for k, size in enumerate(sizes):
-                predicted = kind.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
-                scores[g, k] += score(training.y[held], predicted) / len(inner)
-                curves[g, k] += ranked_by(training.y[held], predicted) / len(inner)
-    # The best score; on ties (up to rounding) the fewest features, then the first bandwidth.
+                predicted = kind.predict_held_out(X, training.y, fitted, held_out, order[:size], cell.gammas[g])
+                scores[g, k] += score(y_held_out, predicted) / len(inner)
+                curves[g, k] += ranked_by(y_held_out, predicted) / len(inner)
+    # the best score; on ties (up to rounding) the fewest features, then the first bandwidth
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda index: (sizes[index[1]], index[0]))
     X = _impute(table, train)
     start = time.perf_counter()

@@ -84,7 +84,7 @@ def run_comparison(
         show, start = progress or (lambda *_: None), time.monotonic()
         show("cells", len(results), len(cells))
         tasks = [(evaluate, cell, tables[cell.data], timeout) for cell in pending]
-        # With a time limit, threads are enough, because they only wait for child processes.
+        # with a time limit, threads are enough, because they only wait for child processes
         prefer = "processes" if timeout is None else "threads"
         try:
             for number, (result, error) in as_finished(_run_cell, tasks, n_jobs, prefer=prefer):
@@ -92,7 +92,7 @@ def run_comparison(
                 if error:
                     errors[cell.key] = error
                 else:
-                    # Written here, because the cell may have been computed on another machine.
+                    # written here, because the cell may have been computed on another machine
                     _write_cell(folder, cell, result)
                     results[cell.key] = result
                 show("cells", len(results) + len(errors), len(cells))
@@ -133,7 +133,7 @@ def _run_cell(
 
 def _write_cell(folder: Path, cell: Cell, result: dict[str, Any]) -> None:
     """Write the result of a cell, and its time to a separate file, because times differ from run to run."""
-    # The time comes first, so that every finished cell has one; of two times, the later one counts.
+    # the time comes first, so that every finished cell has one; of two times, the later one counts
     with open_for_append(folder / "seconds.csv") as file:
         file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     content = {"cell": asdict(cell), "result": result}
@@ -189,6 +189,6 @@ def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: 
             log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
         methods = "; ".join(method["name"] for method in spec.methods)
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-        # A cluster runs one job per core.
+        # a cluster runs one job per core
         jobs, cores = [joblib.effective_n_jobs()] * 2 if n_jobs is None else [n_jobs, joblib.cpu_count()]
         log.writerow([now, methods, computed, jobs, cores, f"{seconds / 60:.1f}"])

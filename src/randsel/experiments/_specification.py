@@ -34,9 +34,8 @@ class Spec:
     folds: int = 10
     reshuffles: int = 3
     seed: int = 0
-    #: Kind of all targets: "auto", "classification" or "regression".
-    task: str = "auto"
-    paper: dict[str, dict[str, str]] = field(default_factory=dict)
+    task: str = "auto"  # kind of all targets: "auto", "classification", "regression" or "survival"
+    paper: dict[str, dict[str, str]] = field(default_factory=dict)  # data set -> method -> result of the paper
 
     @classmethod
     def load(cls, path: Path) -> "Spec":
@@ -49,9 +48,10 @@ class Spec:
         with shorten_errors():
             for name, is_valid in _IS_VALID.items():
                 if name in entries and not is_valid(entries[name]):
-                    value = str(entries[name])[:80]
-                    msg = f"{path}: {name!r} is not as it must be: {value!r}; table1.toml of randsel is an example."
-                    raise ValueError(msg)
+                    raise ValueError(
+                        f"{path}: {name!r} is not as it must be: {str(entries[name])[:80]!r}; table1.toml of randsel "
+                        "is an example."
+                    )
             entries.update({name: tuple(entries[name]) for name in ("data", "methods", "gammas") if name in entries})
             return cls(**entries)
 

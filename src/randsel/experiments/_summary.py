@@ -10,7 +10,7 @@ import numpy as np
 
 from randsel._utils.files import write_atomically
 from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
-from randsel.experiments._cells import RANKED_BY
+from randsel.experiments._cells import RANKED_BY, Cell
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Plan, Spec, plan
 
@@ -33,13 +33,32 @@ MEANING_OF_RANKING = (
 
 
 class _Group(NamedTuple):
-    """Cells of one method on one data set, the results of the finished ones, and columns of a table row."""
+    """Cells of one method on one data set, the finished ones with their results, and columns of a table row."""
 
     plan: Plan
     label: dict[str, str]  # the first columns
     paper: dict[str, str]  # the last column, if the specification has results of the paper
-    keys: list[str]
-    results: list[dict[str, Any]]
+    cells: list[Cell]
+    finished: list[tuple[Cell, dict[str, Any]]]
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """Results of the finished cells."""
+        return [result for _, result in self.finished]
+
+    @property
+    def n_failed(self) -> int:
+        """Number of cells that are not finished."""
+        return len(self.cells) - len(self.finished)
+
+    @property
+    def n_folds(self) -> int:
+        """Number of outer folds."""
+        return 1 + max((cell.fold for cell in self.cells), default=1)
+
+    def values(self, score: str) -> list[float]:
+        """Return a number of the results that have it."""
+        return [result[score] for result in self.results if score in result]
 
 
 def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
@@ -47,9 +66,14 @@ def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
         data, name = entry["name"], method["name"]
         label = {"data": data, "method": method.get("label", name)}
         paper = {"paper": spec.paper.get(data, {}).get(name, DASH)} if spec.paper else {}
-        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (data, name)]
-        results = [outcome.results[key] for key in keys if key in outcome.results]
-        yield _Group(plan(spec, entry, method), label, paper, keys, results)
+        cells = [cell for cell in outcome.cells if (cell.data, cell.method) == (data, name)]
+        finished = [(cell, outcome.results[cell.key]) for cell in cells if cell.key in outcome.results]
+        yield _Group(plan(spec, entry, method), label, paper, cells, finished)
+
+
+def _ranking_score(group: _Group) -> str:
+    """Return the score of a group with results that ranks methods."""
+    return next((name for name in RANKED_BY if name in group.results[0]), "accuracy")
 
 
 def standard_error(values: Sequence[float], n_folds: int) -> float:
@@ -70,8 +94,12 @@ def rank_methods(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     """
     rows = []
     for _, same_data in groupby(_groups(spec, outcome), key=lambda group: group.label["data"]):
-        groups = [group for group in same_data if group.results]
-        scores, measure = _scores_of_cells(groups, outcome)
+        groups = [group for group in same_data if group.finished]
+        score = _ranking_score(groups[0]) if groups else ""
+        scores = [
+            (group.label, {(cell.reshuffle, cell.fold): result[score] for cell, result in group.finished})
+            for group in groups
+        ]
         scores.sort(key=lambda entry: -float(np.mean(list(entry[1].values()))))
         n_folds = 1 + max((fold for _, cells in scores for _, fold in cells), default=1)
         for rank, (label, cells) in enumerate(scores, start=1):
@@ -79,24 +107,13 @@ def rank_methods(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
             behind = [best[split] - cells[split] for split in cells if split in best]
             values = list(cells.values())
             rows.append(
-                {**label, "rank": rank, "measure": measure, "mean": float(np.mean(values))}
+                {**label, "rank": rank, "measure": RANKED_BY.get(score, score), "mean": float(np.mean(values))}
                 | {"standard_error": standard_error(values, n_folds)}
                 | {"behind_best": float(np.mean(behind)) if behind else float("nan")}
                 | {"behind_best_standard_error": standard_error(behind, n_folds) if rank > 1 else float("nan")}
                 | {"cells": len(cells)}
             )
     return rows
-
-
-def _scores_of_cells(groups: list[_Group], outcome: Outcome) -> tuple[list[tuple[dict[str, str], Any]], str]:
-    """Return label and scores by (reshuffle, fold) of every method, and the name of the score that ranks them."""
-    splits = {cell.key: (cell.reshuffle, cell.fold) for cell in outcome.cells}
-    score = next((name for name in RANKED_BY if groups and name in groups[0].results[0]), "accuracy")
-    scores = [
-        (group.label, {splits[key]: outcome.results[key][score] for key in group.keys if key in outcome.results})
-        for group in groups
-    ]
-    return scores, RANKED_BY.get(score, score)
 
 
 def _format_ranking(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -118,13 +135,12 @@ def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     """Return one row per data set and method with means and standard errors as numbers, for a CSV file."""
     rows = []
     for group in _groups(spec, outcome):
-        n_folds = 1 + max((cell.fold for cell in outcome.cells if cell.key in group.keys), default=1)
         row = dict(group.label)
         for column in COLUMNS:
-            values = [result[column] for result in group.results if column in result]
-            row[f"{column}_mean"] = format_exact(np.mean(values)) if values else ""
-            row[f"{column}_standard_error"] = format_exact(standard_error(values, n_folds))
-        row |= {"cells": str(len(group.results)), "failed": str(len(group.keys) - len(group.results))}
+            values = group.values(column)
+            row[f"{column}_mean"] = format_exact(float(np.mean(values))) if values else ""
+            row[f"{column}_standard_error"] = format_exact(standard_error(values, group.n_folds))
+        row |= {"cells": str(len(group.finished)), "failed": str(group.n_failed)}
         rows.append({**row, "reduced": group.plan.reduced, **group.paper})
     return _drop_empty(rows, "")
 
@@ -146,17 +162,16 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     for group in _groups(spec, outcome):
         row = dict(group.label)
         for column, (title, factor, digits) in COLUMNS.items():
-            values = [factor * result[column] for result in group.results if column in result]
+            values = [factor * value for value in group.values(column)]
             row[title] = format_spread(values, digits) if values else DASH
-        n_failed = len(group.keys) - len(group.results)
-        row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
+        row["cells"] = f"{len(group.finished)}" + (f" ({group.n_failed} failed)" if group.n_failed else "")
         rows.append({**row, "reduced": group.plan.reduced or DASH, **group.paper})
     return _drop_empty(rows, DASH)
 
 
 def describe_protocol(spec: Spec, outcome: Outcome) -> str:
     """Return a sentence on the folds and repeats that were run, which may be fewer than specified."""
-    repeats = sorted({group.plan.reshuffles for group in _groups(spec, outcome) if group.keys})
+    repeats = sorted({group.plan.reshuffles for group in _groups(spec, outcome) if group.cells})
     low, high = (repeats[0], repeats[-1]) if repeats else (0, 0)
     times = {(1, 1): "once"}.get((low, high), f"{low} times" if low == high else f"{low} to {high} times")
     text = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
@@ -171,7 +186,7 @@ def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     for group in _groups(spec, outcome):
         counts = Counter(feature for result in group.results for feature in result["features"])
         for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            rows.append({**group.label, "feature": name, "selected": str(count), "cells": str(len(group.results))})
+            rows.append({**group.label, "feature": name, "selected": str(count), "cells": str(len(group.finished))})
     return rows
 
 
@@ -179,7 +194,7 @@ def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     """Return the mean time of one selection per data set and method."""
     rows = []
     for group in _groups(spec, outcome):
-        known = [outcome.seconds[key] for key in group.keys if key in outcome.seconds and key in outcome.results]
+        known = [outcome.seconds[cell.key] for cell, _ in group.finished if cell.key in outcome.seconds]
         rows.append({**group.label, "seconds": f"{np.mean(known):.3f}" if known else ""})
     return rows
 
@@ -188,14 +203,12 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     """Return the validation score that ranks, at every number of features per data set and method, over the cells."""
     rows = []
     for group in _groups(spec, outcome):
-        if group.results:
-            sizes = sorted(map(int, group.results[0]["curve"]))
+        if group.finished:
+            sizes, score = sorted(map(int, group.results[0]["curve"])), _ranking_score(group)
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            measure = next((RANKED_BY[s] for s in RANKED_BY if s in group.results[0]), "accuracy")
-            n_folds = 1 + max(cell.fold for cell in outcome.cells if cell.key in group.keys)
-            errors = [standard_error(column, n_folds) for column in values.T]
+            errors = [standard_error(column, group.n_folds) for column in values.T]
             scores = {"mean": values.mean(axis=0), "standard_error": np.nan_to_num(errors)}
-            rows.append({**group.label, "measure": measure, "sizes": sizes, **scores})
+            rows.append({**group.label, "measure": RANKED_BY.get(score, score), "sizes": sizes, **scores})
     return rows
 
 

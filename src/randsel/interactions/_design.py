@@ -19,7 +19,7 @@ BATCH_BYTES, DEVICE_BATCH_BYTES = 1 << 25, 1 << 29
 MAX_BATCHED_EIGENVALUES = 32
 #: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
-#: Every set is also tested with this many functions per feature only, because most effects are smooth.
+#: Number of smooth functions per feature. Every set is also tested with these only, because most effects are smooth.
 SMOOTH = 2
 #: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
 MIN_CORRELATION = 0.975
@@ -148,8 +148,7 @@ class Design:
     @property
     def variance_factor(self) -> float:
         """Variance of an outcome divided by that of its residual from the covariates."""
-        n_covariates = len(self.nuisance.basis)
-        return self.n_samples / (self.n_samples - n_covariates)
+        return self.n_samples / (self.n_samples - len(self.nuisance.basis))
 
     def spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
@@ -255,13 +254,13 @@ def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:
         U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
     nonzero = values > 1e-9 * values[-1]
     values, U = values[nonzero], U[:, nonzero]
-    inner = U.T @ Z
-    energy, total = np.square(inner).sum(axis=1), np.square(Z).sum()
+    projections = U.T @ Z
+    squares, total = np.square(projections).sum(axis=1), np.square(Z).sum()
     best_error, best_shrinkage = np.inf, np.zeros(len(values))
     for penalty in m * np.logspace(-4, 3, 29):
         shrinkage = values / (values + penalty)
-        used = shrinkage.sum()
-        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * energy).sum()) / (1.0 - used / freedom) ** 2
+        used = shrinkage.sum()  # degrees of freedom of the fit
+        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * squares).sum()) / (1.0 - used / freedom) ** 2
         if used < freedom and error < best_error:
             best_error, best_shrinkage = error, shrinkage
-    return np.asarray(U @ (best_shrinkage[:, None] * inner))
+    return np.asarray(U @ (best_shrinkage[:, None] * projections))

@@ -53,8 +53,8 @@ from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
     arrangements_of_classes,
     cluster_factors,
+    log_fraction_at_most,
     log_p_of_arrangement,
-    log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
     log_tail_of_terms,
@@ -71,10 +71,12 @@ MIN_MEAN_SQUARE = 0.05
 #: below one because the tests are dependent: with a sum of one, 0.09 to 0.13 % of p-values under the null were below
 #: 0.001.
 SHARES = np.array([0.63, 0.135, 0.135])
+#: Equal shares of two tests.
+#: Equal shares of two tests.
 HALVES = np.array([0.5, 0.5])
 #: Shares of the forms of the outcome, by their number: scores of ranks, and numbers as they are.
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
-#: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
+#: Saddlepoint tails of labels, and numbers of arrangements, are computed where the tail by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
 #: Largest negative excess kurtosis of a sum over permutations of e, relative to a sum over random directions of e.
 #: Without dominant samples, the ratio is mostly below 2.
@@ -97,7 +99,7 @@ def evidence(functions: RankFunctionSource, design: Design, responses: Responses
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
     `responses` are those of the design, or residuals of them. The log p-value is never below `design.min_log_p`. For a
-    feature without ties, and classes with few arrangements, the p-value is exact: the share of arrangements whose
+    feature without ties, and classes with few arrangements, the p-value is exact: the fraction of arrangements whose
     approximate p-value is at most that of the observed one.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
@@ -120,8 +122,8 @@ def _null_of_untied(class_sizes: tuple[int, ...], function_weights: tuple[float,
     nuisance = Nuisance.from_samples(len(y), None, None)
     responses = responses_of(y, KINDS["classification"], nuisance)
     design = Design(np.array(function_weights), responses, nuisance, trusts_variances=trusts_variances)
-    no_names, log_p = np.zeros(1, dtype=bool), []
-    ranks = rank_functions(np.arange(len(y))[:, None], len(function_weights), nuisance.weights, no_names)
+    is_nominal, log_p = np.zeros(1, dtype=bool), []
+    ranks = rank_functions(np.arange(len(y))[:, None], len(function_weights), nuisance.weights, is_nominal)
     for block in column_slices(len(arrangements), design.batch(1)):
         values = np.moveaxis(ranks.values[0][:, arrangements[block]], 0, 1)
         repeated = ranks.take(np.zeros(len(values), dtype=int))
@@ -133,51 +135,57 @@ def _null_of_untied(class_sizes: tuple[int, ...], function_weights: tuple[float,
 def _test_batch(
     functions: RankFunctions, sets: Array, design: Design, responses: Responses, null: Array | None
 ) -> tuple[Array, Array]:
-    size = sets.shape[1]
-    used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
-    products, weights = products_of(functions, sets, design.function_weights[:used])
+    """Return the statistics and log p-values of some sets; `null` is that of `_null_of_untied`, where it applies."""
+    size, total = sets.shape[1], design.sample_weights.sum()
+    n_functions = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
+    products, weights = products_of(functions, sets, design.function_weights[:n_functions])
     # single precision is ample for products: sums over a few thousand samples keep five digits
     sample_weights = as_array_like(design.sample_weights, products, precise=False)
-    total, xp = design.sample_weights.sum(), namespace(products)
     if size > 1 or not design.nuisance.only_centres:
         products = design.nuisance.remove(products)
     if size > 1:
-        products -= _fit_of_smaller_sets(products, functions, sets, used, design.nuisance)
+        products -= _fit_of_smaller_sets(products, functions, sets, n_functions, design.nuisance)
     # rare levels would inflate a product that is not divided by its own mean square
-    mean_squares = to_numpy(xp.square(products) @ sample_weights) / total
+    mean_squares = to_numpy(namespace(products).square(products) @ sample_weights) / total
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
-    heavy = _heavy_score(products[:, 0], design) if size == 1 else None
+    signed_squares = _signed_squares(products[:, 0], design) if size == 1 else None
     roots = as_array_like(np.sqrt(weights, dtype=np.float32), products, precise=False)
     products *= roots[:, :, None] * sample_weights
     statistic, log_p = np.zeros(len(sets)), []
     has_one_function = functions.counts[sets].max(axis=1) <= 1
     is_incomplete = functions.incomplete[sets].any(axis=1) & (size > 1)
+    subsets = _products_of_tests(n_functions, size)
     for response in responses:
         inner = to_numpy(products @ as_array_like(response.Y, products, precise=False))
         squares = np.square(to_double(inner)).sum(axis=2)
         statistic = np.maximum(statistic, squares.sum(axis=1) / total)
-        first = _log_tail_of_one(to_double(products[:, 0]), design, response, is_incomplete)
-        if heavy is not None and response is responses[0] and response.labels is None:
-            first = combine_log_p(np.stack([first, _log_tail_of_one(heavy, design, response, is_incomplete)]), HALVES)
-        if response.Y.shape[1] == 1 and has_one_function.all():
-            log_p.append(first)
-            continue
-        # the form of the first functions is the same test as `first` unless the outcome has several columns
-        subsets = _functions_of_tests(used, size)[int(response.Y.shape[1] == 1) :]
-        *of_first, of_smooth, of_all = _log_tails_of_forms(products, squares, design, response.Y, subsets)
-        if of_first:
-            first = combine_log_p(np.stack([first, *of_first]), HALVES)
-        combined = combine_log_p(np.stack([first, of_smooth, of_all]), SHARES)
-        log_p.append(np.where(has_one_function, first, combined))
-    of_responses = np.clip(combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)]), design.min_log_p, 0.0)
+        first = _log_p_of_one_product(to_double(products[:, 0]), design, response, is_incomplete)
+        if signed_squares is not None and response is responses[0] and response.labels is None:
+            second = _log_p_of_one_product(signed_squares, design, response, is_incomplete)
+            first = combine_log_p(np.stack([first, second]), HALVES)
+        log_p.append(_combine_with_forms(first, products, squares, design, response.Y, subsets, has_one_function))
+    combined = np.clip(combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)]), design.min_log_p, 0.0)
     if null is not None:
         untied = functions.untied[sets[:, 0]]
-        of_responses[untied] = log_share_at_most(null, of_responses[untied])
-    return statistic, of_responses
+        combined[untied] = log_fraction_at_most(null, combined[untied])
+    return statistic, combined
 
 
-def _heavy_score(first: Any, design: Design) -> Any:
-    """Return the signed squares of the first functions of features, weighted, of mean square one (eq. 16a).
+def _combine_with_forms(
+    first: Array, products: Any, squares: Array, design: Design, Y: Array, subsets: list[Array], has_one_function: Array
+) -> Array:
+    """Return the log p-values of the three tests combined; `first` is that of the first product of every set."""
+    if Y.shape[1] == 1 and has_one_function.all():
+        return first
+    # the form of the first functions is the same test as `first` unless the outcome has several columns
+    *of_first, of_smooth, of_all = _log_tails_of_forms(products, squares, design, Y, subsets[int(Y.shape[1] == 1) :])
+    if of_first:
+        first = combine_log_p(np.stack([first, *of_first]), HALVES)
+    return np.where(has_one_function, first, combine_log_p(np.stack([first, of_smooth, of_all]), SHARES))
+
+
+def _signed_squares(first: Any, design: Design) -> Any:
+    """Return the signed squares of the first functions of features, of mean square one, times the weights (eq. 16a).
 
     They are an additional test for numeric outcomes: one that is linear in a heavy-tailed column depends on the extreme
     values more strongly than on their ranks or normal scores.
@@ -188,10 +196,10 @@ def _heavy_score(first: Any, design: Design) -> Any:
     return score / xp.where(spread > 0.0, spread, xp.ones_like(spread))[:, None] * sample_weights
 
 
-def _functions_of_tests(used: int, size: int) -> list[Array]:
+def _products_of_tests(n_functions: int, size: int) -> list[Array]:
     """Return the indices of the products of first functions, of smooth functions, and of all functions."""
-    digits = np.indices((used,) * size).reshape(size, -1)
-    return [np.flatnonzero((digits < limit).all(axis=0)) for limit in (1, SMOOTH, used)]
+    indices = np.indices((n_functions,) * size).reshape(size, -1)
+    return [np.flatnonzero((indices < limit).all(axis=0)) for limit in (1, SMOOTH, n_functions)]
 
 
 def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
@@ -201,26 +209,27 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
     against a few extreme samples. Sums over clusters replace samples where samples are not independent. The guard costs
     power; a design that `trusts_variances` omits it where no samples are extreme.
     """
-    transpose, uneven = namespace(products).matrix_transpose, []
+    transpose, unequal_grams = namespace(products).matrix_transpose, []
     if not design.trusts_variances or design.clusters is not None or any(map(has_extremes, Y.T)):
-        contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
+        terms = [products * column for column in as_array_like(Y.T, products, precise=False)]
         if design.clusters is not None:
             factors = as_array_like(cluster_factors(design.clusters), products, precise=False)
-            contributions = [sums_by(design.clusters, rows) * factors for rows in contributions]
-        uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
+            terms = [sums_by(design.clusters, rows) * factors for rows in terms]
+        unequal_grams = [to_double(rows @ transpose(rows)) for rows in terms]
     variances = as_array_like(design.variances(Y), products, precise=False)
-    even = to_double((products * variances) @ transpose(products))
+    exchangeable_gram = to_double((products * variances) @ transpose(products))
     spectrum, log_tails = design.spectrum(Y), []
     for subset in subsets:
         # as the trace of Pillai: no sum exceeds the smaller number of dimensions times the degrees of freedom
         freedom = design.freedom * min(len(subset), Y.shape[1])
         statistic = squares[:, subset].sum(axis=1)
         log_tail = np.full(len(products), -np.inf)
-        if uneven:
-            weights = np.concatenate([_eigenvalues_of_block(matrix, subset) for matrix in uneven], axis=1)
+        if unequal_grams:
+            weights = np.concatenate([_eigenvalues_of_block(gram, subset) for gram in unequal_grams], axis=1)
             log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
-            weights = _eigenvalues_of_block(even, subset)[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))
+            eigenvalues_of_columns = spectrum / max(spectrum.mean(), 1e-300)
+            weights = _eigenvalues_of_block(exchangeable_gram, subset)[:, :, None] * eigenvalues_of_columns
             weights = weights.reshape(len(products), -1)
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
@@ -240,8 +249,8 @@ def _eigenvalues_of_block(matrices: Any, subset: Array) -> Array:
     return to_numpy(eigenvalues(matrices))
 
 
-def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: Array) -> Array:
-    """Return the log p-value of one product per set (rows of a): combined tests against each column or class.
+def _log_p_of_one_product(a: Any, design: Design, response: Response, is_incomplete: Array) -> Array:
+    """Return the log p-value of one product per set (rows of a), combined over the columns or classes of a response.
 
     With covariates, labels are not permuted: the probability of a label depends on the covariates (eq. 19c).
 
@@ -357,24 +366,26 @@ def products_of(functions: RankFunctions, sets: Array, function_weights: Array) 
 
     The products are on the device of the functions, the weights on the host.
     """
-    used, values = len(function_weights), functions.values
+    n_functions, values = len(function_weights), functions.values
     xp, m = namespace(values), values.shape[2]
     products = xp.ones((len(sets), 1, m), dtype=xp.float32, device=device_of(values))
     weights = np.ones((len(sets), 1))
     for feature in sets.T:
-        products = products[:, :, None, :] * values[as_index(feature, values)][:, None, :used, :]
-        feature_weights = np.where(np.arange(used) < functions.counts[feature][:, None], function_weights, 0.0)
+        products = products[:, :, None, :] * values[as_index(feature, values)][:, None, :n_functions, :]
+        feature_weights = np.where(np.arange(n_functions) < functions.counts[feature][:, None], function_weights, 0.0)
         weights = weights[:, :, None] * feature_weights[:, None, :]
         products, weights = products.reshape(len(sets), -1, m), weights.reshape(len(sets), -1)
     return products, weights
 
 
-def _fit_of_smaller_sets(products: Any, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance) -> Any:
+def _fit_of_smaller_sets(
+    products: Any, functions: RankFunctions, sets: Array, n_functions: int, nuisance: Nuisance
+) -> Any:
     """Return the regression of the products on the products of all proper subsets of every set."""
     xp, size = namespace(products), sets.shape[1]
     sample_weights = as_array_like(nuisance.weights, products, precise=False)
     subsets = [list(columns) for smaller in range(1, size) for columns in combinations(range(size), smaller)]
-    smaller_products = [products_of(functions, sets[:, columns], np.ones(used))[0] for columns in subsets]
+    smaller_products = [products_of(functions, sets[:, columns], np.ones(n_functions))[0] for columns in subsets]
     smaller = nuisance.remove(xp.concat(smaller_products, axis=1))
     weighted = smaller * sample_weights
     gram = to_double(weighted @ xp.matrix_transpose(smaller))
@@ -402,20 +413,20 @@ def main_effects(
     n_functions = default_functions(degrees_of_freedom(nuisance, clusters))
     responses = responses_of(y, kind, nuisance)
     design = Design(DEFAULT_DECAY ** np.arange(n_functions), responses, nuisance, clusters, n_jobs)
-    opening: AbstractContextManager[Checkpoint] = nullcontext(NO_CHECKPOINT)
+    opened: AbstractContextManager[Checkpoint] = nullcontext(NO_CHECKPOINT)
     if checkpoint is not None:
         data_hash = fingerprint(X, y, nuisance.strata, nuisance.basis, clusters, nominal)
         identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
-        opening = open_checkpoint(checkpoint, identity)
-    with opening as folder:
-        stages = folder.stages("features")
+        opened = open_checkpoint(checkpoint, identity)
+    with opened as parts:
+        stages = parts.stages("features")
         stored = stages.load_latest() or {"p": np.ones(n), "done": np.array(0)}
         pvalues, done = stored["p"], int(stored["done"])
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
                 continue
-            options = nominal[block], nuisance.strata, MAX_MISSING
-            functions = rank_functions(X[:, block], n_functions, nuisance.weights, *options)
+            samples_and_kinds = nuisance.weights, nominal[block], nuisance.strata
+            functions = rank_functions(X[:, block], n_functions, *samples_and_kinds, MAX_MISSING)
             varying = np.flatnonzero(functions.counts)
             result = evidence(functions.take(varying), design, responses, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
@@ -428,14 +439,12 @@ def pairs_with_covariates(functions: RankFunctions, covariates: Covariates, desi
 
     What both do alone is projected out.
     """
-    n_functions = len(design.function_weights)
-    arguments = n_functions, design.sample_weights, ~covariates.numeric, design.strata
-    partners = rank_functions(covariates.values, *arguments, device=design.device)
-    both = partners.join(functions)
-    n_partners = len(partners)
-    pairs = np.indices((n_partners, len(functions))).reshape(2, -1).T + np.array([0, n_partners])
-    log_p = evidence(both, design, design.responses, pairs).log_p
-    return np.minimum(log_p, 0.0).reshape(n_partners, len(functions))
+    options = len(design.function_weights), design.sample_weights, ~covariates.numeric, design.strata
+    functions_of_covariates = rank_functions(covariates.values, *options, device=design.device)
+    shape = len(functions_of_covariates), len(functions)
+    pairs = np.indices(shape).reshape(2, -1).T + np.array([0, shape[0]])
+    log_p = evidence(functions_of_covariates.join(functions), design, design.responses, pairs).log_p
+    return np.minimum(log_p, 0.0).reshape(shape)
 
 
 # ---------------------------------------------------------------- the p-value that ranks
@@ -454,12 +463,12 @@ def approximate_log_p(functions: RankFunctionSource, design: Design, responses: 
 
 
 def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, responses: Responses) -> Array:
-    size = sets.shape[1]
-    used, sample_weights = design.n_functions(size), design.sample_weights
-    products, weights = products_of(functions, sets, design.function_weights[:used])
+    size, sample_weights = sets.shape[1], design.sample_weights
+    n_functions = design.n_functions(size)
+    products, weights = products_of(functions, sets, design.function_weights[:n_functions])
     square_weights = as_array_like(np.square(sample_weights), products, precise=False)
     squares = to_double(to_numpy(namespace(products).square(products) @ square_weights))
-    subsets, combined = _functions_of_tests(used, size), []
+    subsets, combined = _products_of_tests(n_functions, size), []
     for response in responses:
         inner = to_numpy(products @ as_array_like(response.Y * sample_weights[:, None], products, precise=False))
         sums = np.square(to_double(inner)).sum(axis=2)

@@ -26,7 +26,7 @@ MAX_MAIN_EFFECTS = 500
 #: Family-wise level at which main effects are removed and forward steps are taken.
 LEVEL = 0.05
 #: Maximum number of forward steps; candidate sets of each size; sets of each size that a step tests by `evidence`.
-MAX_STEPS, POOL, TESTED_PER_STEP = 25, 500, 5
+MAX_STEPS, MAX_CANDIDATES, TESTED_PER_STEP = 25, 500, 5
 #: Number of top-ranked features whose pairs are all tested, for a plot.
 TOP = 20
 
@@ -95,27 +95,22 @@ def scan_interactions(
     # pairs with a feature of strong main effect would show that effect again, so it is removed first
     responses = residual(functions, design, strong[:, None]) if order >= 2 else design.responses
     if order >= 2 and n >= 2:
-        reporting = partial(progress, "pairs"), checkpoint, "pairs"
-        pairs = _scan_responses(
-            lambda Y, **report: scan_pairs(functions, design, Y, n_sets, **report)[0], responses, *reporting
-        )
+        pair_scan = partial(scan_pairs, functions, design, n_pairs=n_sets)
+        pairs = _scan_responses("pairs", lambda **options: pair_scan(**options)[0], responses, progress, checkpoint)
         sets[2], tested[2] = _sort_by_evidence(functions, design, responses, pairs)
     if order >= 3 and n >= 3:
-        in_memory = cast(RankFunctions, functions)
         significant = sets[2][:MAX_STEPS]
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)
         pair_residuals = residual(functions, design, members[:, None], significant)
-        reporting = partial(progress, "triples"), checkpoint, "triples"
-        triples = _scan_responses(
-            lambda Y, **report: scan_triples(in_memory, design, Y, n_sets, **report), pair_residuals, *reporting
-        )
+        triple_scan = partial(scan_triples, cast(RankFunctions, functions), design, n_triples=n_sets)
+        triples = _scan_responses("triples", triple_scan, pair_residuals, progress, checkpoint)
         sets[3], tested[3] = _sort_by_evidence(functions, design, pair_residuals, triples)
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
     # eq. 20: Bonferroni factor `order` for testing sets of every size
     log_p = np.minimum(np.minimum(main.log_p, best_sets) + np.log(order), 0.0)
     report = partial(progress, "forward steps")
-    taken, steps, residual_log_p = _forward_selection(functions, design, order, sets, report)
+    taken, steps, residual_log_p = _select_forward(functions, design, order, sets, report)
     ranking = np.argsort(np.minimum(log_p, residual_log_p), kind="stable")
     ranking = np.concatenate([taken, ranking[~np.isin(ranking, taken)]])
     top = ranking[:TOP]
@@ -126,21 +121,21 @@ def scan_interactions(
 
 
 def _scan_responses(
+    step: str,
     scan: Callable[..., Array],
     responses: Responses,
-    progress: Callable[[int, int], None],
+    progress: Callable[[str, int, int], None],
     checkpoint: Checkpoint,
-    name: str,
 ) -> Array:
-    """Return the best sets of the scans of all responses, each with a checkpoint of its own."""
+    """Return the best sets of the scans of all responses, each with stages of its own in the checkpoint."""
 
     def report(n_before: int, done: int, total: int) -> None:
-        progress(n_before * total + done, len(responses) * total)
+        progress(step, n_before * total + done, len(responses) * total)
 
     best = []
     for k, response in enumerate(responses):
-        stages = checkpoint.stages(name if k == 0 else f"{name}-{k + 1}")
-        best.append(scan(response.Y, progress=partial(report, k), stages=stages))
+        stages = checkpoint.stages(step if k == 0 else f"{step}-{k + 1}")
+        best.append(scan(Y=response.Y, progress=partial(report, k), stages=stages))
     return best[0] if len(best) == 1 else np.unique(np.concatenate(best), axis=0)
 
 
@@ -168,7 +163,7 @@ def _smallest_per_feature(n: int, log_p: dict[int, Array], sets: dict[int, Array
 # ---------------------------------------------------------------- forward selection
 
 
-def _forward_selection(
+def _select_forward(
     functions: RankFunctionSource,
     design: Design,
     order: int,
@@ -181,47 +176,49 @@ def _forward_selection(
     `steps` and `residual_log_p` of `ScanResult`.
     """
     n = len(functions)
-    pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}
-    steps = {1: np.zeros(n, dtype=int), **{size: np.zeros(len(members), dtype=int) for size, members in sets.items()}}
+    sets = {1: np.arange(n)[:, None], **sets}
+    candidates = {size: rows if size == 1 else rows[:MAX_CANDIDATES] for size, rows in sets.items()}
+    steps = {size: np.zeros(len(rows), dtype=int) for size, rows in sets.items()}
     taken: list[int] = []
     responses = design.responses
     for step in range(1, MAX_STEPS + 1):
         progress(step - 1, MAX_STEPS)
-        strongest = _strongest_set(functions, design, responses, pools, steps, order)
+        strongest = _strongest_set(functions, design, responses, candidates, steps, order)
         if strongest is None:
             break
         size, row = strongest
         steps[size][row] = step
         # sorted by strength, because the indices of features depend on whether the table is in memory or on a cluster
-        members = pools[size][row]
+        members = candidates[size][row]
         members = members[np.argsort(approximate_log_p(functions, design, responses, members[:, None]), kind="stable")]
         taken += [int(j) for j in members if j not in taken]
-        taken_sets = [pool[steps[size][: len(pool)] > 0] for size, pool in pools.items() if size > 1]
+        taken_sets = [rows[steps[size][: len(rows)] > 0] for size, rows in candidates.items() if size > 1]
         responses = residual(functions, design, np.array(taken)[:, None], *taken_sets)
-    log_p = {size: approximate_log_p(functions, design, responses, members) for size, members in pools.items()}
-    best_sets = _smallest_per_feature(n, log_p, pools)
+    log_p = {size: approximate_log_p(functions, design, responses, rows) for size, rows in candidates.items()}
+    best_sets = _smallest_per_feature(n, log_p, candidates)
     residual_log_p = np.minimum(log_p[1], 0.0) + np.minimum(best_sets, 0.0) + np.log(order)
-    return np.array(taken, dtype=int), {size: steps[size] for size in sets}, residual_log_p
+    del steps[1]
+    return np.array(taken, dtype=int), steps, residual_log_p
 
 
 def _strongest_set(
     functions: RankFunctionSource,
     design: Design,
     responses: Responses,
-    pools: dict[int, Array],
+    candidates: dict[int, Array],
     steps: dict[int, Array],
     order: int,
 ) -> tuple[int, int] | None:
     """Return size and row of the set with the smallest corrected p-value; None if none is significant."""
     strongest, smallest = None, np.log(LEVEL / order)
-    for size, members in pools.items():
-        candidates = np.flatnonzero(steps[size][: len(members)] == 0)
-        if not len(candidates):
+    for size, sets in candidates.items():
+        remaining = np.flatnonzero(steps[size][: len(sets)] == 0)
+        if not len(remaining):
             continue
-        approximate = approximate_log_p(functions, design, responses, members[candidates])
-        first = candidates[np.argsort(approximate, kind="stable")[:TESTED_PER_STEP]]
-        log_p = evidence(functions, design, responses, members[first]).log_p + log_number_of_sets(len(functions), size)
+        approximate = approximate_log_p(functions, design, responses, sets[remaining])
+        tested = remaining[np.argsort(approximate, kind="stable")[:TESTED_PER_STEP]]
+        log_p = evidence(functions, design, responses, sets[tested]).log_p + log_number_of_sets(len(functions), size)
         k = int(np.argmin(log_p))
         if log_p[k] < smallest:
-            strongest, smallest = (size, int(first[k])), log_p[k]
+            strongest, smallest = (size, int(tested[k])), log_p[k]
     return strongest

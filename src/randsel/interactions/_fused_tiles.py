@@ -96,14 +96,13 @@ class FusedTiles:
             squares = (left.float().square() * self.squared_weights).to(torch.float16)
             right_squares = (right.float().square() / self.n_samples**0.5).to(torch.float16)
         n_functions, m = left.shape[1:]
-        table = torch.as_tensor(products, dtype=torch.int32, device=left.device)
-        product_weights = torch.as_tensor(weights[tuple(products.T)], dtype=torch.float32, device=left.device)
+        tables = (products, torch.int32), (weights[tuple(products.T)], torch.float32), (stops, torch.int32)
         _launch(
             _kernels().product_tile,
             PRODUCT_TILE,
             (len(rows), len(columns), m, int(rows == columns)),
             (factors, right, squares, right_squares),
-            (table, product_weights, torch.as_tensor(stops, dtype=torch.int32, device=left.device)),
+            tuple(torch.as_tensor(values, dtype=dtype, device=left.device) for values, dtype in tables),
             (n_functions * m, n_functions * m, factors.stride(0)),
             buffers.arguments(),
             N_STATISTICS=len(stops),
@@ -189,9 +188,9 @@ class _Buffers:
         raised = False
         for k, count in enumerate(to_numpy(self.counts).tolist()):
             if count > CAPACITY:
-                least = float(self.values[k].topk(n_pairs).values[-1])
-                raised |= least > self.thresholds[k]
-                self.thresholds[k] = least
+                smallest = float(self.values[k].topk(n_pairs).values[-1])
+                raised |= smallest > self.thresholds[k]
+                self.thresholds[k] = smallest
         return raised
 
     def collect(self, n_pairs: int) -> list[BestOfTile]:

@@ -14,7 +14,16 @@ from scipy.special import expit
 from randsel._numerics.arrays import as_array_like, namespace, to_numpy
 from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
-from randsel.interactions._permutation_tails import EQUAL, NEWTON_STEPS, log_tail_at_saddlepoint, logistic
+from randsel.interactions._permutation_tails import (
+    BELOW_LARGEST,
+    EQUAL,
+    NEWTON_STEPS,
+    log_tail_at_saddlepoint,
+    logistic,
+    newton_damping,
+    scale_rows,
+    two_sided_log_p,
+)
 
 #: Ridge penalty on the coefficients of covariates, which keeps them finite where covariates separate the classes.
 RIDGE = 1.0
@@ -59,30 +68,26 @@ class LabelProbabilities:
         """
         xp, basis, p = namespace(a), as_array_like(self.basis, a), as_array_like(self.values, a)
         deviations = xp.sqrt(p * (1 - p))
-        a = a - ((a * deviations) @ basis) @ basis.T / deviations
-        spread = xp.sqrt((a * a).mean(axis=1))
-        a = a / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None]
+        a = scale_rows(a - ((a * deviations) @ basis) @ basis.T / deviations)
         observed = a @ as_array_like(labels - self.values, a)
         a, observed = xp.where((observed < 0)[:, None], -a, a), abs(observed)
+        # the sum is largest if exactly the samples of positive a are labelled
         mean, largest = a @ p, xp.where(a > 0, a * (1 - p), -a * p).sum(axis=1)
-        log_p, log_absent = (as_array_like(values, a) for values in (np.log(self.values), np.log1p(-self.values)))
-        log_terms = xp.where(a > EQUAL, log_p, xp.where(a < -EQUAL, log_absent, xp.zeros_like(a)))
-        log_p_of_largest = to_numpy(log_terms.sum(axis=1))
-        inner = xp.minimum(observed, largest * (1.0 - 1e-4))
+        log_p, log_not_p = (as_array_like(values, a) for values in (np.log(self.values), np.log1p(-self.values)))
+        log_factors = xp.where(a > EQUAL, log_p, xp.where(a < -EQUAL, log_not_p, xp.zeros_like(a)))
+        log_p_of_largest = to_numpy(log_factors.sum(axis=1))
+        interior = xp.minimum(observed, largest * BELOW_LARGEST)
         logits = as_array_like(np.log(self.values / (1 - self.values)), a)
-        t, a_squares = inner / xp.square(a * deviations).sum(axis=1), a * a
+        t, a_squares = interior / xp.square(a * deviations).sum(axis=1), a * a
         for _ in range(NEWTON_STEPS):
             tilted = logistic(logits + t[:, None] * a)
-            second = (tilted * (1 - tilted) * a_squares).sum(axis=1) + 1e-300
-            step = (inner + mean - (tilted * a).sum(axis=1)) / second
-            decrement = abs(step) * xp.sqrt(second)
-            t = t + xp.where(decrement > 0.25, 1.0 / (1.0 + decrement), xp.ones_like(decrement)) * step
+            curvature = (tilted * (1 - tilted) * a_squares).sum(axis=1) + 1e-300
+            step = (interior + mean - (tilted * a).sum(axis=1)) / curvature
+            decrement = abs(step) * xp.sqrt(curvature)
+            t = t + newton_damping(decrement) * step
             if bool((decrement < 1e-6).all()):
                 break
         tilted_logits, zero = logits + t[:, None] * a, xp.zeros_like(logits)
         K = (xp.logaddexp(zero, tilted_logits) - xp.logaddexp(zero, logits)).sum(axis=1)
-        t, second, exponent = map(to_numpy, (t, second, t * (inner + mean) - K))
-        one_sided = log_tail_at_saddlepoint(np.sqrt(np.maximum(2.0 * exponent, 1e-12)), t, second)
-        is_largest = to_numpy(observed > largest - EQUAL)
-        one_sided = np.where(is_largest, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
-        return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))
+        log_tail = log_tail_at_saddlepoint(*map(to_numpy, (t * (interior + mean) - K, t, curvature)))
+        return two_sided_log_p(log_tail, log_p_of_largest, to_numpy(observed > largest - EQUAL))

@@ -48,8 +48,8 @@ class LevelTables:
         Counting needs an outcome with two values, samples without weights, and features with at most two functions, as
         `counts` says. `e` is the outcome, shape (columns, samples).
         """
-        two = np.unique(e) if len(e) == 1 else np.zeros(0)
-        if len(two) != 2 or np.any(sample_weights != 1.0) or not (counts <= 2).any():
+        outcome_values = np.unique(e) if len(e) == 1 else np.zeros(0)
+        if len(outcome_values) != 2 or np.any(sample_weights != 1.0) or not (counts <= 2).any():
             return None
         values = values[:, :2]
         xp, (n, n_functions, m) = namespace(values), values.shape
@@ -61,14 +61,14 @@ class LevelTables:
         for start in range(0, n, step):
             block = slice(start, min(start + step, n))
             functions = astype(values[block], xp.float32)
-            masks, of_levels, is_discrete = _find_levels(functions)
+            masks, level_values, is_discrete = _find_levels(functions)
             for level, mask in enumerate(masks[1:]):
                 indicators[block, level] = astype(mask, xp.int8)
             discrete[block] &= to_numpy(is_discrete)
-            coefficients[:, :4, block] = _coefficients(of_levels, functions @ astype(outcome, xp.float32))
-            coefficients[:, 4:, block] = _coefficients(of_levels**2, xp.mean(functions**2, axis=2))
-        low, high = (float(value) / m**0.5 for value in two)
-        return cls(indicators, coefficients, e[0] == two[1], (low, high), discrete)
+            coefficients[:, :4, block] = _coefficients(level_values, functions @ astype(outcome, xp.float32))
+            coefficients[:, 4:, block] = _coefficients(level_values**2, xp.mean(functions**2, axis=2))
+        low, high = (float(value) / m**0.5 for value in outcome_values)
+        return cls(indicators, coefficients, e[0] == outcome_values[1], (low, high), discrete)
 
     @property
     def outcome_sum(self) -> float:
@@ -92,28 +92,28 @@ class LevelTables:
         One matrix product counts both classes: a sample of the first class counts 1, a sample of the second class
         counts `second_class_unit`. `weights` are the ω_a ω_b of the functions.
         """
-        unit, blocks = self.second_class_unit, (rows, columns)
-        code = np.where(self.in_second, np.float32(unit), np.float32(1.0))
+        unit, blocks = np.float32(self.second_class_unit), (rows, columns)
+        codes = np.where(self.in_second, unit, np.float32(1.0))
         left, right = (self.indicators[b.start : b.stop].swapaxes(0, 1).astype(np.float32, order="C") for b in blocks)
-        left *= code
-        with_outcome, shares = {}, {}
+        left *= codes
+        outcome_sums, fractions = {}, {}  # of the samples at each pair of levels
         for k, level in np.ndindex(2, 2):
-            both = multiply_by_transpose(left[k], right[level])
-            second = np.floor(both * np.float32(1.0 / unit))
-            both -= np.float32(unit) * second
-            with_outcome[k, level] = np.float32(self.outcomes[0]) * both + np.float32(self.outcomes[1]) * second
-            both += second
-            both *= np.float32(1.0 / len(code))
-            shares[k, level] = both
+            counts = multiply_by_transpose(left[k], right[level])
+            n_second = np.floor(counts * (np.float32(1.0) / unit))
+            counts -= unit * n_second
+            outcome_sums[k, level] = np.float32(self.outcomes[0]) * counts + np.float32(self.outcomes[1]) * n_second
+            counts += n_second
+            counts *= np.float32(1.0 / len(codes))
+            fractions[k, level] = counts
         of_rows, of_columns = (self.coefficients[..., block.start : block.stop] for block in blocks)
         statistic = np.zeros((len(rows), len(columns)), dtype=np.float32)
         for a, row_weights in enumerate(weights):
-            inner_products = _sum_products(with_outcome, of_rows[a, :4], of_columns[:, :4], self.outcome_sum)
-            mean_squares = _sum_products(shares, of_rows[a, 4:], of_columns[:, 4:], 1.0)
-            for inner, squares, weight in zip(inner_products, mean_squares, row_weights, strict=False):
-                np.maximum(squares, np.float32(1e-6 / weight), out=squares)
+            inner_products = _sum_products(outcome_sums, of_rows[a, :4], of_columns[:, :4], self.outcome_sum)
+            mean_squares = _sum_products(fractions, of_rows[a, 4:], of_columns[:, 4:], 1.0)
+            for inner, mean_square, weight in zip(inner_products, mean_squares, row_weights, strict=False):
+                np.maximum(mean_square, np.float32(1e-6 / weight), out=mean_square)
                 terms = np.square(inner, out=inner)
-                terms /= squares
+                terms /= mean_square
                 terms *= np.float32(weight)
                 statistic += terms
         return statistic
@@ -129,23 +129,22 @@ def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
     xp, features = namespace(functions), np.arange(functions.shape[0])
     first = functions[:, 0]
     # index of one sample at each level, per feature
-    example_samples = [xp.argmin(first, axis=1), None, xp.argmax(first, axis=1)]
-    lowest, highest = (first == first[features, sample][:, None] for sample in example_samples[::2])
+    lowest_sample, highest_sample = xp.argmin(first, axis=1), xp.argmax(first, axis=1)
+    lowest, highest = (first == first[features, sample][:, None] for sample in (lowest_sample, highest_sample))
     middle = ~(lowest | highest)
-    example_samples[1] = xp.argmax(astype(middle, xp.int8), axis=1)
-    of_levels = [functions[features, :, sample] for sample in example_samples]
-    values = xp.where(middle[:, None], of_levels[1][:, :, None], of_levels[0][:, :, None])
-    values = xp.where(highest[:, None], of_levels[2][:, :, None], values)
+    middle_sample = xp.argmax(astype(middle, xp.int8), axis=1)
+    low, mid, high = (functions[features, :, sample] for sample in (lowest_sample, middle_sample, highest_sample))
+    values = xp.where(middle[:, None], mid[:, :, None], low[:, :, None])
+    values = xp.where(highest[:, None], high[:, :, None], values)
     is_discrete = xp.all(xp.reshape(values == functions, (len(features), -1)), axis=1)
-    of_levels[1] = xp.where(xp.any(middle, axis=1)[:, None], of_levels[1], xp.nan)
-    return [lowest, middle, highest & ~lowest], xp.stack(of_levels), is_discrete
+    mid = xp.where(xp.any(middle, axis=1)[:, None], mid, xp.nan)
+    return [lowest, middle, highest & ~lowest], xp.stack([low, mid, high]), is_discrete
 
 
-def _coefficients(of_levels: Any, sums: Any) -> Any:
+def _coefficients(level_values: Any, sums: Any) -> Any:
     """Return values at the lowest level, differences of other levels, and sums; shape (functions, 4, features)."""
-    xp = namespace(of_levels)
-    rows = [of_levels[0], of_levels[1] - of_levels[0], of_levels[2] - of_levels[0], sums]
-    stacked = xp.stack(rows)
+    xp, (low, mid, high) = namespace(level_values), level_values
+    stacked = xp.stack([low, mid - low, high - low, sums])
     return xp.permute_dims(xp.where(xp.isnan(stacked), 0.0, stacked), (2, 0, 1))
 
 

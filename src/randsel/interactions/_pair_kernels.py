@@ -38,17 +38,20 @@ def _pack(statistic, partner):
 
 @triton.jit
 def _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, buffers):
-    """Update the best partners by statistic k of a tile, and append its pairs that reach the threshold."""
+    """Update the best partners by statistic k of a tile, and append its pairs that reach the threshold.
+
+    `buffers` are those of `_Buffers.arguments`.
+    """
     thresholds, capacity, best_rows, best_columns, values, pairs, counts = buffers
     statistic = tl.where(valid, statistic, -1.0)
-    by_row, column_of_row = tl.max(statistic, axis=1, return_indices=True)
-    by_column, row_of_column = tl.max(statistic, axis=0, return_indices=True)
-    keys = _pack(by_row, tl.min(columns, axis=0) + column_of_row)
-    tl.atomic_max(best_rows + k * n_rows + rows, keys, mask=by_row >= 0.0)
-    keys = _pack(by_column, tl.min(rows, axis=0) + row_of_column)
-    tl.atomic_max(best_columns + k * n_columns + columns, keys, mask=by_column >= 0.0)
+    largest_of_row, column_of_row = tl.max(statistic, axis=1, return_indices=True)
+    largest_of_column, row_of_column = tl.max(statistic, axis=0, return_indices=True)
+    keys = _pack(largest_of_row, tl.min(columns, axis=0) + column_of_row)
+    tl.atomic_max(best_rows + k * n_rows + rows, keys, mask=largest_of_row >= 0.0)
+    keys = _pack(largest_of_column, tl.min(rows, axis=0) + row_of_column)
+    tl.atomic_max(best_columns + k * n_columns + columns, keys, mask=largest_of_column >= 0.0)
     threshold = tl.load(thresholds + k)
-    if tl.max(by_row, axis=0) >= threshold:
+    if tl.max(largest_of_row, axis=0) >= threshold:
         above = statistic >= threshold
         position = tl.atomic_add(counts + k + tl.zeros_like(above.to(tl.int32)), 1, mask=above)
         above = above & (position < capacity)
@@ -96,9 +99,10 @@ def product_tile(
                 weight = tl.load(weights + p)
                 scale = weight
                 if TIED:
-                    squares = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-                    squares = _multiply(left_squares + row_starts, right_squares + column_starts, squares, 0, m, DEPTH)
-                    scale = weight / tl.maximum(squares, 1e-6 / weight)
+                    mean_square = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+                    square_rows, square_columns = left_squares + row_starts, right_squares + column_starts
+                    mean_square = _multiply(square_rows, square_columns, mean_square, 0, m, DEPTH)
+                    scale = weight / tl.maximum(mean_square, 1e-6 / weight)
                 for c in range(N_OUTPUTS):
                     of_output = left + tl.cast(c, tl.int64) * output_stride + row_starts
                     inner = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -147,6 +151,18 @@ def _weigh_counts(counts, first_weight, second_weight):
 
 
 @triton.jit
+def _weigh_levels(table, first_weight, second_weight):
+    """Return the weighted sums of the counts of both classes for each pair of levels."""
+    c11, c12, c21, c22 = table
+    return (
+        _weigh_counts(c11, first_weight, second_weight),
+        _weigh_counts(c12, first_weight, second_weight),
+        _weigh_counts(c21, first_weight, second_weight),
+        _weigh_counts(c22, first_weight, second_weight),
+    )
+
+
+@triton.jit
 def count_tile(
     sizes, indicators, coefficients, weights, outcomes, buffers, N_ROW_FUNCTIONS: tl.constexpr,
     N_COLUMN_FUNCTIONS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
@@ -169,7 +185,7 @@ def count_tile(
         counts = tl.zeros((2 * ROWS, 2 * COLUMNS), dtype=tl.int32)
         counts = _multiply(row_starts, column_starts, counts, 0, boundary, DEPTH) << 16
         counts = _multiply(row_starts, column_starts, counts, boundary, m, DEPTH)
-        c11, c12, c21, c22 = _split_levels(counts, ROWS, COLUMNS)
+        table = _split_levels(counts, ROWS, COLUMNS)
         row_index, column_index = tl.minimum(rows, n_rows - 1), tl.minimum(columns, n_columns - 1)
         statistic = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for a in tl.static_range(N_ROW_FUNCTIONS):
@@ -181,19 +197,9 @@ def count_tile(
                     column_coefficients + (8 * b + 4) * n_columns, n_columns, column_index
                 )
                 weight = tl.load(weights + a * N_COLUMN_FUNCTIONS + b)
-                table = (
-                    _weigh_counts(c11, first_outcome, second_outcome),
-                    _weigh_counts(c12, first_outcome, second_outcome),
-                    _weigh_counts(c21, first_outcome, second_outcome),
-                    _weigh_counts(c22, first_outcome, second_outcome),
-                )
-                inner = _sum_products(table, of_row, of_column, outcome_sum)
-                shares = (
-                    _weigh_counts(c11, one_over_m, one_over_m),
-                    _weigh_counts(c12, one_over_m, one_over_m),
-                    _weigh_counts(c21, one_over_m, one_over_m),
-                    _weigh_counts(c22, one_over_m, one_over_m),
-                )
-                squares = _sum_products(shares, square_of_row, square_of_column, 1.0)
-                statistic += inner * inner * (weight / tl.maximum(squares, 1e-6 / weight))
+                outcome_sums = _weigh_levels(table, first_outcome, second_outcome)
+                inner = _sum_products(outcome_sums, of_row, of_column, outcome_sum)
+                fractions = _weigh_levels(table, one_over_m, one_over_m)
+                mean_square = _sum_products(fractions, square_of_row, square_of_column, 1.0)
+                statistic += inner * inner * (weight / tl.maximum(mean_square, 1e-6 / weight))
         _keep_best(statistic, rows, columns, valid, 0, n_rows, n_columns, buffers)

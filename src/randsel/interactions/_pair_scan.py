@@ -7,7 +7,7 @@ functions only and with all functions; the pairs that it returns are then tested
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any, cast
 
 import numpy as np
@@ -35,13 +35,13 @@ from randsel.interactions._level_tables import LevelTables
 BLOCK, DEVICE_BLOCK, FUSED_BLOCK = 512, 8192, 65536
 #: In a tile of noise, about this many times the wanted number of pairs exceed the first threshold of a fused kernel.
 EXPECTED = 4.0
+#: Stages that save nothing.
+NO_STAGES = NO_CHECKPOINT.stages("")
 
 #: Sums `Σλ, Σλ², Σλ³` of the null weights of a statistic; only statistics with equal moments can be compared.
 Moments = tuple[float, float, float]
 #: Moments, features, their best partners, and the statistics of these pairs.
 BestPartners = tuple[Moments, Array, Array, Array]
-#: Stages that save nothing.
-NO_STAGES = NO_CHECKPOINT.stages("")
 #: Result of a tile: best partners by each statistic; log p and features of the best pairs.
 TileResult = tuple[list[BestPartners], Array, Array]
 
@@ -144,16 +144,15 @@ class _Scan:
     def prepare(cls, functions: RankFunctionSource, design: Design, e: Array, spectrum: Array, n_pairs: int) -> "_Scan":
         """Prepare the functions for the way in which tiles are computed on this device."""
         scan = cls(design, e, spectrum, n_pairs)
-        if design.device is not None:
-            counts = cast(RankFunctions, functions).counts
-            values = to_device(cast(RankFunctions, functions).values, design.device)
-            if can_fuse(values.device.type):
-                return replace(scan, fused=FusedTiles.from_values(values, counts, e, design.sample_weights))
-            return replace(scan, device_values=values.half() if values.device.type == "cuda" else values)
-        if isinstance(functions, RankFunctions):
+        if not isinstance(functions, RankFunctions):  # columns on a cluster
+            return scan
+        if design.device is None:
             levels = LevelTables.from_functions(functions.values, functions.counts, e, design.sample_weights)
             return replace(scan, levels=levels if levels is not None and levels.is_exact_in_single_precision else None)
-        return scan
+        values = to_device(functions.values, design.device)
+        if can_fuse(values.device.type):
+            return replace(scan, fused=FusedTiles.from_values(values, functions.counts, e, design.sample_weights))
+        return replace(scan, device_values=values.half() if values.device.type == "cuda" else values)
 
     @property
     def block_size(self) -> int:
@@ -242,11 +241,14 @@ def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Sca
     # blocks that are large or of mixed kinds: sort both by kind, and cut them into smaller tiles
     best = _BestPairs(len(functions), scan.n_pairs)
     order = np.concatenate([block.start + np.argsort(kinds[block], kind="stable") for block in kinds])
-    functions, cut = functions.take(order), len(first)
-    blocks = functions.take(slice(None, cut)).blocks(BLOCK)
-    others = [range(cut + block.start, cut + block.stop) for block in functions.take(slice(cut, None)).blocks(BLOCK)]
-    pairs = [(rows, columns) for rows in blocks for columns in others] or combinations_with_replacement(blocks, 2)
-    for rows, columns in pairs:
+    functions, n_first = functions.take(order), len(first)
+    row_blocks = functions.take(slice(None, n_first)).blocks(BLOCK)
+    column_blocks = [
+        range(n_first + block.start, n_first + block.stop)
+        for block in functions.take(slice(n_first, None)).blocks(BLOCK)
+    ]
+    # there are no columns if a block is scanned with itself
+    for rows, columns in list(product(row_blocks, column_blocks)) or combinations_with_replacement(row_blocks, 2):
         best.add(_scan_uniform_tile(functions, rows, columns, scan, min(max_log_p, best.max_log_p)), order)
     return list(best.best_partners()), best.log_p, np.sort(best.candidates, axis=1)
 
@@ -283,12 +285,12 @@ def _run_fused_kernel(
     """
     n_functions = max(weights.shape)
     moments = [scan.moments(weights[:used, :used]) for used in (SMOOTH, n_functions)[int(n_functions <= SMOOTH) :]]
-    n_tile = len(rows) * (len(rows) - 1) // 2 if rows == columns else len(rows) * len(columns)
-    log_p = min(max_log_p, np.log(EXPECTED * scan.n_pairs / max(n_tile, 1)), 0.0)
+    n_in_tile = len(rows) * (len(rows) - 1) // 2 if rows == columns else len(rows) * len(columns)
+    log_p = min(max_log_p, np.log(EXPECTED * scan.n_pairs / max(n_in_tile, 1)), 0.0)
     while True:
         thresholds = [_statistic_of_log_p(log_p, statistic_moments) for statistic_moments in moments]
         tile = cast(FusedTiles, scan.fused).best_pairs(rows, columns, weights, tied, scan.n_pairs, thresholds)
-        if log_p >= min(max_log_p, 0.0) or all(len(best.pairs) >= min(scan.n_pairs, n_tile) for best in tile):
+        if log_p >= min(max_log_p, 0.0) or all(len(best.pairs) >= min(scan.n_pairs, n_in_tile) for best in tile):
             return list(zip(moments, tile, strict=True))
         log_p = min(log_p + np.log(64.0), max_log_p, 0.0)
 
@@ -341,12 +343,12 @@ def _sum_statistics(left: Any, right: Any, e: Any, sample_weights: Any, weights:
     statistic = xp.zeros((left.shape[0], right.shape[0]), dtype=xp.float32, device=device_of(left))
     root = 1.0 / m**0.5
     statistics = []
+    # products of two smooth functions first; then all others are added to their sum
     for used, n_added in ((min(SMOOTH, n_functions), 0), (n_functions, SMOOTH)):
         for a in range(min(used, left.shape[1])):
             # divided by √m and m first, because half precision would overflow
             factors = [left[:, a] * (column * root) for column in e]
             squares = None if weights is None else left[:, a] ** 2 * (sample_weights**2 / m)
-            # products of the first `n_added` functions are already in the sum
             for b in range(n_added if a < n_added else 0, min(used, right.shape[1])):
                 if weights is not None:
                     mean_squares = clip(multiply_by_transpose(squares, right[:, b] ** 2), 1e-6, None)

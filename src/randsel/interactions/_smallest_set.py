@@ -8,6 +8,7 @@ superfluous, such as a copy that was added before the feature itself.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -21,8 +22,8 @@ from randsel.targets import OutcomeKind
 
 #: Largest total degree of the functions of members and of their products that are projected out.
 MAX_DEGREE = 4
-#: Samples per function that is projected out, and per member of the set: with fewer samples, there are fewer of both.
-SAMPLES_PER_ROW, SAMPLES_PER_MEMBER = 4, 8
+#: Degrees of freedom of the outcome per function that is projected out, and per member of the set.
+FREEDOM_PER_ROW, FREEDOM_PER_MEMBER = 4, 8
 #: Number of candidates that a forward step tests: those whose functions follow the residual most closely.
 TESTED = 50
 #: Maximum number of forward steps.
@@ -71,13 +72,13 @@ class ConditionalTests:
     @property
     def max_members(self) -> int:
         """Maximum number of members."""
-        return max(self.design.freedom // SAMPLES_PER_MEMBER, 1)
+        return max(self.design.freedom // FREEDOM_PER_MEMBER, 1)
 
     def design_given(self, members: list[int]) -> Design:
         """Return the design of tests given the members; without responses if these explain the outcome completely."""
         if not members:
             return replace(self.design, trusts_variances=True)
-        rows = member_functions(self._functions_of(members))[: max(self.design.freedom // SAMPLES_PER_ROW, 1)]
+        rows = member_functions(self._functions_of(members))[: max(self.design.freedom // FREEDOM_PER_ROW, 1)]
         nuisance = self.design.nuisance.extend(rows)
         responses = self._responses_without(nuisance)
         return replace(self.design, nuisance=nuisance, responses=responses, trusts_variances=True)
@@ -95,7 +96,7 @@ class ConditionalTests:
         return (responses[0], *([residual_of_scores] if residual_of_scores.Y.shape[1] else []))
 
     def _functions_of(self, members: list[int]) -> list[Array]:
-        """Return the functions of every member, without those that a discrete column does not have."""
+        """Return the functions of every member, as many as it has."""
         if not members:
             return []
         functions = self.functions.take(np.array(members))
@@ -123,9 +124,8 @@ class ConditionalTests:
             smooth = [f[:SMOOTH] for f in self._functions_of(members)]
             multipliers = np.concatenate([np.ones((1, m), dtype=np.float32), *smooth])
             batch = max(1, BATCH_BYTES // (4 * m * len(design.function_weights)))
-            shared, n_jobs = (design, multipliers), design.n_jobs
-            sets = np.arange(n)[:, None]
-            for rows, values in self.functions.map_sets(_scores_of_batch, sets, *shared, batch=batch, n_jobs=n_jobs):
+            score = partial(self.functions.map_sets, _score_batch, batch=batch, n_jobs=design.n_jobs)
+            for rows, values in score(np.arange(n)[:, None], design, multipliers):
                 scores[rows] = values
         scores[members] = -1.0
         tested = np.argsort(-scores, kind="stable")[: min(TESTED, n - len(members))]
@@ -150,14 +150,14 @@ def find_smallest_set(
     """
     members: list[int] = []
     log_p, steps, log_alpha = np.zeros(0), list[Step](), np.log(alpha)
-    forward, reached = report(tests.candidates), set[frozenset[int]]()
+    find_candidates, earlier_sets = report(tests.candidates), set[frozenset[int]]()
     for _ in range(MAX_FORWARD_STEPS):
-        candidates = forward(members)
+        candidates = find_candidates(members)
         strongest = int(np.argmin(candidates.log_p)) if len(candidates.tested) else None
-        is_final = strongest is None or len(members) >= tests.max_members or frozenset(members) in reached
+        is_final = strongest is None or len(members) >= tests.max_members or frozenset(members) in earlier_sets
         if is_final or candidates.log_p[strongest] > log_alpha:
             break
-        reached.add(frozenset(members))
+        earlier_sets.add(frozenset(members))
         steps.append(Step(int(candidates.tested[strongest]), True, float(candidates.log_p[strongest])))
         members = [*members, steps[-1].feature]
         log_p = tests.members_given_others(members)
@@ -183,19 +183,24 @@ def member_functions(functions: list[Array]) -> Array:
     return np.array(rows)
 
 
-def _scores_of_batch(functions: RankFunctions, sets: Array, design: Design, multipliers: Array) -> Array:
-    """Return the scores of features: the largest squared partial correlation of a product with the outcome (eq. 26)."""
-    weights, fixed = design.sample_weights, design.nuisance.columns
+def _score_batch(functions: RankFunctions, sets: Array, design: Design, multipliers: Array) -> Array:
+    """Return the scores of features: the largest squared partial correlation of a product with the outcome (eq. 26).
+
+    A product is one of all functions of a feature with the first multiplier, or a smooth one with any other multiplier.
+    """
+    weights, total, nuisance_columns = design.sample_weights, design.sample_weights.sum(), design.nuisance.columns
     values = functions.values[sets[:, 0]]
     scores = np.zeros(len(values))
     for k, multiplier in enumerate(multipliers):
         used = values if k == 0 else values[:, :SMOOTH]
         rows, scaled = used.reshape(-1, used.shape[2]), (weights * multiplier)[:, None]
         squares = np.square(rows) @ (weights * np.square(multiplier)).astype(np.float32)
-        left = squares - np.square(rows @ (fixed * scaled).astype(np.float32)).sum(axis=1) / weights.sum()
-        varies = left > MIN_MEAN_SQUARE * weights.sum()
+        residual_squares = (
+            squares - np.square(rows @ (nuisance_columns * scaled).astype(np.float32)).sum(axis=1) / total
+        )
+        varies = residual_squares > MIN_MEAN_SQUARE * total
         for response in design.responses:
             inner = np.square(rows @ (response.Y * scaled).astype(np.float32)).sum(axis=1)
-            score = np.divide(inner, left * weights.sum(), out=np.zeros_like(inner), where=varies)
+            score = np.divide(inner, residual_squares * total, out=np.zeros_like(inner), where=varies)
             np.maximum(scores, score.reshape(used.shape[:2]).max(axis=1), out=scores)
     return scores

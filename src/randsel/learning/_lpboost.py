@@ -41,15 +41,39 @@ class Combination:
     converged: bool  # whether the gap is within the tolerance
 
 
-def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Combination:
+def solve_dual(margins: Array, cap: float) -> tuple[Array, float, Array]:
+    """Solve the dual for the margins of some learners (rows) and the maximum weight of a sample.
+
+    Return the weights of the samples, β, and the multipliers of the learners.
+    """
+    n_learners, m = margins.shape
+    solution = linprog(
+        np.append(np.zeros(m), 1.0),
+        A_ub=np.hstack([margins, -np.ones((n_learners, 1))]),
+        b_ub=np.zeros(n_learners),
+        A_eq=np.append(np.ones(m), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[*[(0.0, cap)] * m, (None, None)],
+        method="highs",
+        # presolving gains nothing on a dense program that is always feasible
+        options={"presolve": False},
+    )
+    if not solution.success:
+        raise RuntimeError(
+            f"The linear program of LPBoost was not solved ({solution.message}); scale the kernels, or raise nu."
+        )
+    u = np.clip(solution.x[:m], 0.0, cap)
+    return u / u.sum(), float(solution.x[m]), np.maximum(-solution.ineqlin.marginals, 0.0)
+
+
+def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver = solve_dual) -> Combination:
     """Combine kernels, a stack of shape (kernels, samples, samples), by column generation, for labels ±1.
 
     The largest edge at any weights is an upper bound of the optimum, and β is a lower bound; the best weights have the
     smallest upper bound. New learners are fitted to the weights between the best ones and those of the linear program
     that minimise the largest edge: the program's weights jump from vertex to vertex, and learners fitted to them would
-    help little. `solve` replaces `solve_dual`.
+    help little.
     """
-    solve = solve_dual if solve is None else solve
     m = len(y)
     cap = 1.0 / (nu * m)
     learners = _Learners(np.zeros((0, m)), np.zeros((0, m)), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
@@ -57,7 +81,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve:
     # the norm of a function is of the order of the root of a kernel's diagonal
     tolerance = tol * float(np.sqrt(np.einsum("kii->ki", kernels).max()))
     u, n_iter = np.full(m, 1.0 / m), 0
-    images = kernels @ (y * u)
+    images = kernels @ (y * u)  # of each kernel: K(y∘u), its best learner times its edge
     best_u, best_images = u, images
     while True:
         edges = np.sqrt(np.maximum(images @ (y * u), 0.0))
@@ -104,33 +128,14 @@ class _Learners:
 
 
 def _best_step(best: Array, vertex: Array, best_images: Array, vertex_images: Array) -> float:
-    """Return the step from the best weights to the vertex that minimises the largest squared edge, a quadratic."""
+    """Return the step from the best weights to the vertex that minimises the largest squared edge, a quadratic.
+
+    `best` and `vertex` are the weights times the labels.
+    """
     at_best, at_vertex, mixed = best_images @ best, vertex_images @ vertex, vertex_images @ best
     squared_edges = np.outer(at_best, (1.0 - STEPS) ** 2) + np.outer(2.0 * mixed, STEPS * (1.0 - STEPS))
     squared_edges += np.outer(at_vertex, STEPS**2)
     return float(STEPS[squared_edges.max(axis=0).argmin()])
-
-
-def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
-    """Solve the dual; return the weights of the samples, β, and the multipliers of the learners."""
-    count, m = learners.shape
-    solution = linprog(
-        np.append(np.zeros(m), 1.0),
-        A_ub=np.hstack([learners, -np.ones((count, 1))]),
-        b_ub=np.zeros(count),
-        A_eq=np.append(np.ones(m), 0.0)[None],
-        b_eq=[1.0],
-        bounds=[*[(0.0, cap)] * m, (None, None)],
-        method="highs",
-        # presolving gains nothing on a dense program that is always feasible
-        options={"presolve": False},
-    )
-    if not solution.success:
-        raise RuntimeError(
-            f"The linear program of LPBoost was not solved ({solution.message}); scale the kernels, or raise nu."
-        )
-    u = np.clip(solution.x[:m], 0.0, cap)
-    return u / u.sum(), float(solution.x[m]), np.maximum(-solution.ineqlin.marginals, 0.0)
 
 
 def stack_kernels(kernels: Any) -> Array:

@@ -185,18 +185,18 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self._standardiser = _Standardiser.from_samples(X, scale=self.scale)
         if not self._standardiser.varies.any():
             raise ValueError(ALL_CONSTANT)
-        self._train = self._standardiser.apply(X)
+        self._training_rows = self._standardiser.apply(X)
         pairs = [(None, gamma) for gamma in DEFAULT_GAMMAS] if self.kernels is None else list(self.kernels)
         if not pairs:
             raise ValueError("kernels is an empty list; name at least one (columns, gamma).")
-        self._specs = []
+        self._columns_and_gammas = []
         for k, pair in enumerate(pairs):
             if not (isinstance(pair, Sequence) and len(pair) == 2):
                 raise ValueError(f"kernels[{k}] is not a pair (columns, gamma).")
             columns = self._check_columns(pair[0], k)
-            distances = squared_distances(self._train[:, columns])
-            self._specs.append((columns, bandwidth(pair[1], distances)))
-        return self._kernels_to(X)
+            gamma = bandwidth(pair[1], squared_distances(self._training_rows[:, columns]))
+            self._columns_and_gammas.append((columns, gamma))
+        return self._kernels_with_training(X)
 
     def _check_columns(self, columns: Any, k: int) -> Array:
         """Return the indices of the columns of kernel k, at least one of which varies."""
@@ -213,10 +213,12 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"kernels[{k}] has only constant columns; leave it out.")
         return indices
 
-    def _kernels_to(self, X: Array) -> Array:
+    def _kernels_with_training(self, X: Array) -> Array:
         """Return the kernels between samples and training samples: shape (kernels, samples, training samples)."""
         Z = self._standardiser.apply(X)
-        return np.array([gaussian_kernel(self._train, gamma, columns=c, Z=Z).T for c, gamma in self._specs])
+        return np.array(
+            [gaussian_kernel(self._training_rows, gamma, columns=c, Z=Z).T for c, gamma in self._columns_and_gammas]
+        )
 
     def _boost(self, kernels: Array, codes: Array, task: Task, name: str) -> list[Combination]:
         """Solve one binary problem for two classes, or one per class for more."""
@@ -252,10 +254,10 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Larger values mean higher confidence.
         """
-        values = self._values(X)
+        values = self._decision_values(X)
         return np.asarray(values[:, 0] if len(self.classes_) == 2 else values)
 
-    def _values(self, X: Any) -> Array:
+    def _decision_values(self, X: Any) -> Array:
         """Return the decision values, of shape (samples, problems)."""
         check_is_fitted(self, "_coefficients")
         if isinstance(self.kernels, str):
@@ -266,11 +268,10 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                     f"Precomputed kernels to predict need the shape ({shape[1]}, new samples, {shape[2]}), but X has "
                     f"shape {kernels.shape}."
                 )
-            bad = int((~np.isfinite(kernels)).sum())
-            if bad:
-                raise ValueError(f"Precomputed kernels to predict hold NaN or infinity in {bad} places.")
+            if n_nonfinite := int((~np.isfinite(kernels)).sum()):
+                raise ValueError(f"Precomputed kernels to predict hold NaN or infinity in {n_nonfinite} places.")
         else:
-            kernels = self._kernels_to(check_table(self, X, reset=False))
+            kernels = self._kernels_with_training(check_table(self, X, reset=False))
         return np.asarray(np.einsum("pki,kti->tp", self._coefficients, kernels, optimize=True))
 
     def predict(self, X: Any) -> Array:
@@ -286,7 +287,7 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             Class labels.
         """
-        values = self._values(X)
+        values = self._decision_values(X)
         best = (values[:, 0] > 0).astype(int) if len(self.classes_) == 2 else values.argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -304,7 +305,7 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Probabilities, which sum to one for each sample.
         """
-        return np.asarray(self._calibration.predict_proba(self._values(X)))
+        return np.asarray(self._calibration.predict_proba(self._decision_values(X)))
 
 
 def _boost_class(task: Task, kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Combination:
@@ -377,14 +378,14 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 self.selector_.fit(X, y)
             rounds = self.selector_.path_.rounds
             n_kernels = min(self.max_kernels, len(rounds))
-            used = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
-            self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in used]
+            numbers = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
+            self.kernels_ = [(rounds[number].features, rounds[number].gamma) for number in numbers]
             scale = self.selector_._scale()
             if isinstance(scale, str):
                 self._standardiser: _Standardiser | RankScorer = RankScorer.from_samples(X, scale)
             else:
                 self._standardiser = _Standardiser.from_samples(X, scale=scale)
-            self._train = self._standardiser.apply(X)
+            self._training_rows = self._standardiser.apply(X)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -400,9 +401,9 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         ndarray of shape (n_kernels, n_samples, n_training_samples)
             Input of `LPBoostMKL("precomputed")`.
         """
-        check_is_fitted(self, "_train")
+        check_is_fitted(self, "_training_rows")
         Z = self._standardiser.apply(check_table(self, X, reset=False))
-        return np.array([gaussian_kernel(Z, gamma, columns=c, Z=self._train) for c, gamma in self.kernels_])
+        return np.array([gaussian_kernel(Z, gamma, columns=c, Z=self._training_rows) for c, gamma in self.kernels_])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

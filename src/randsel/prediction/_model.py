@@ -31,6 +31,7 @@ def fit_model(Z: Array, y: Array, kind: OutcomeKind, groups: Array | None, class
     groups if there are any. With more than `MAX_SAMPLES` samples, these choices are made on a random subset, and the
     model is fitted to all samples. `classes` are the labels of the outputs, by default the distinct values of y.
     """
+    # the samples that choose kernel and penalty
     rows = np.arange(len(Z))
     if len(Z) > MAX_SAMPLES:
         rows = np.sort(generator(0, 1).choice(len(Z), MAX_SAMPLES, replace=False))
@@ -58,6 +59,7 @@ def weigh_samples(y: Array, kind: OutcomeKind) -> Array:
 
 
 def _split(y: Array, kind: OutcomeKind, groups: Array | None) -> Iterator[tuple[Array, Array]]:
+    """Yield the training and test samples of every fold in which the outcome varies; nothing if one fold is left."""
     n_folds = min(int(kind.units_per_stratum(y, groups).min()), MAX_FOLDS)
     for train, test in kind.splits(y, groups, n_folds, 0) if n_folds > 1 else ():
         if len(test) and len(np.unique(y[train])) > 1:
@@ -110,21 +112,22 @@ def _fit_cox(Z: Array, y: Array, rows: Array, folds: list[tuple[Array, Array]]) 
         basis = np.linalg.qr(Z.T)[0]
     scores, ridge = Z @ basis, DEFAULT_COX_RIDGE
     if folds:
-        tried = [
-            sum(_likelihood_of_held_out(scores[rows], y[rows], r, train) for train, _ in folds) for r in COX_RIDGES
+        log_likelihoods = [
+            sum(_held_out_log_likelihood(scores[rows], y[rows], r, train) for train, _ in folds) for r in COX_RIDGES
         ]
-        ridge = COX_RIDGES[int(np.argmax(tried))]
-    coefficients = basis @ _cox(scores, y, ridge)[:, None]
+        ridge = COX_RIDGES[int(np.argmax(log_likelihoods))]
+    coefficients = basis @ _cox_coefficients(scores, y, ridge)[:, None]
     return Model("cox", coefficients, -(Z @ coefficients).mean(axis=0))
 
 
-def _cox(Z: Array, y: Array, ridge: float) -> Array:
+def _cox_coefficients(Z: Array, y: Array, ridge: float) -> Array:
+    """Return the coefficients of a Cox model; zeros if they do not converge."""
     coefficients = cox_coefficients(y["time"], y["event"], Z, ridge)
     return np.zeros(Z.shape[1]) if coefficients is None else coefficients
 
 
-def _likelihood_of_held_out(Z: Array, y: Array, ridge: float, train: Array) -> float:
+def _held_out_log_likelihood(Z: Array, y: Array, ridge: float, train: Array) -> float:
     """Return what held-out samples add to the log partial likelihood (Verweij and van Houwelingen 1993)."""
-    risks = Z @ _cox(Z[train], y[train], ridge)
-    of_all = partial_log_likelihood(y["time"], y["event"], risks)
-    return of_all - partial_log_likelihood(y["time"][train], y["event"][train], risks[train])
+    risks = Z @ _cox_coefficients(Z[train], y[train], ridge)
+    of_training = partial_log_likelihood(y["time"][train], y["event"][train], risks[train])
+    return partial_log_likelihood(y["time"], y["event"], risks) - of_training

@@ -8,7 +8,8 @@ from scipy.linalg import solve
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel._utils.typing import Array
 
-ROWS_AT_A_TIME = 64  # number of samples that a model predicts in one product of matrices
+#: Number of samples that a model predicts in one product of matrices.
+ROWS_AT_A_TIME = 64
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,18 @@ class Model:
 class RidgePath:
     """Eigendecomposition of the kernel of weighted samples: gives models and held-out outputs for any penalty.
 
-    Rows of kernel and outcome are centred by their weighted means and multiplied by the roots of the weights, whose
-    mean is one. `eigenvalues` and `eigenvectors` are those of this kernel, `projections` the outcome in their basis.
+    Kernel and outcome are centred by weighted means and multiplied by the roots of the weights, whose mean is one.
     """
 
     Z: Array
     Y: Array
     kernel: str
     gamma: float
-    roots: Array
-    means: Array
-    eigenvalues: Array
+    roots: Array  # of the weights
+    means: Array  # weighted means of the columns of Y
+    eigenvalues: Array  # of the kernel, centred and weighted
     eigenvectors: Array
-    projections: Array
+    projections: Array  # of the outcome, centred and weighted, on the eigenvectors
 
     @classmethod
     def fit(cls, Z: Array, Y: Array, weights: Array, kernel: str) -> "RidgePath":

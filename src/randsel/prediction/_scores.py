@@ -10,8 +10,10 @@ from randsel._numerics.standardise import RankScorer, rank_scores_into
 from randsel._utils.text import format_label, list_first
 from randsel._utils.typing import Array
 
-MAX_POINTS = 501  # maximum number of training values that describe the distribution of a feature
-COLUMNS_AT_A_TIME = 1024  # limits the memory for the distributions of many features
+#: Maximum number of training values that describe the distribution of a feature.
+MAX_POINTS = 501
+#: Number of columns that are scored at a time, which limits memory.
+COLUMNS_AT_A_TIME = 1024
 
 
 def take_points(X: Array) -> tuple[Array, ...]:
@@ -25,6 +27,7 @@ def take_points(X: Array) -> tuple[Array, ...]:
 
 
 def _thin(points: Array) -> Array:
+    """Return at most `MAX_POINTS` of the points, at equal distances."""
     if len(points) <= MAX_POINTS:
         return points
     return np.asarray(points[np.round(np.linspace(0, len(points) - 1, MAX_POINTS)).astype(int)])
