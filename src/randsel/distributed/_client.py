@@ -311,18 +311,13 @@ def _completed(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 def share_arguments(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the tasks with a Dask future in place of every argument that more than one of them has."""
-    tasks = [tuple(_make_picklable(argument) for argument in task) for task in tasks]
+    # an argument that cannot be pickled has a method that returns a stand-in
+    tasks = [tuple(getattr(type(a), "picklable_stand_in", identity)(a) for a in task) for task in tasks]
     arguments = [argument for task in tasks for argument in task if not isinstance(argument, NEVER_SHARED)]
     counts = Counter(map(id, arguments))
     shared = {id(argument): argument for argument in arguments if counts[id(argument)] > 1}
     futures = {key: _share_once(client, argument) for key, argument in shared.items()}
     return [tuple(futures.get(id(argument), argument) for argument in task) for task in tasks]
-
-
-def _make_picklable(argument: Any) -> Any:
-    """Call `argument.picklable_stand_in()` if there is such a method."""
-    stand_in = getattr(type(argument), "picklable_stand_in", None)
-    return argument if stand_in is None else stand_in(argument)
 
 
 #: `id` of an argument that was sent -> its future and the client, for as long as the argument exists.

@@ -128,7 +128,8 @@ def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the result of a cell: scores, selected features, and how they were chosen."""
     kind, seed = KINDS[cell.params["target"]], cell.seed + 1000 * cell.reshuffle
-    score, ranked_by = _score_functions(kind)
+    functions = SCORES[kind.name]
+    score, ranked_by = next(iter(functions.values())), next(functions[s] for s in RANKED_BY if s in functions)
     train, test = kind.splits(table.y, table.groups, number_of_folds(table, kind, cell.folds), seed)[cell.fold]
     training = table.rows(train)
     sizes = path_sizes(table.X.shape[1])
@@ -152,7 +153,7 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     recovery = {} if relevant is None else {"precision": n_hits / len(selected), "recall": n_hits / len(relevant)}
     predicted = kind.predict_held_out(X, table.y, train, test, selected, cell.gammas[g])
     return {
-        **{name: function(table.y[test], predicted) for name, function in SCORES[kind.name].items()},
+        **{name: function(table.y[test], predicted) for name, function in functions.items()},
         "n_features": len(selected),
         **recovery,
         "gamma": cell.gammas[g],
@@ -160,12 +161,6 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
         "curve": {str(size): float(curves[:, k].max()) for k, size in enumerate(sizes)},
         "seconds": seconds,
     }
-
-
-def _score_functions(kind: OutcomeKind) -> tuple[Callable[[Array, Array], float], Callable[[Array, Array], float]]:
-    """Return the score that chooses in the inner loop, and the score that ranks methods."""
-    functions = SCORES[kind.name]
-    return next(iter(functions.values())), next(functions[name] for name in RANKED_BY if name in functions)
 
 
 def _check_finite(table: Table, name: str) -> None:

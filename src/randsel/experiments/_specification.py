@@ -187,7 +187,7 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     def amount(value: Any) -> Any:
         return len(value) if isinstance(value, tuple) else value
 
-    changes = {key: (amount(reduced[key]), amount(full[key])) for key in reduced}
-    note = "; ".join(f"{key.removeprefix('n_')} {few} instead of {many}" for key, (few, many) in changes.items())
+    changes = ((key.removeprefix("n_"), amount(value), amount(full[key])) for key, value in reduced.items())
+    note = "; ".join(f"{name} {few} instead of {many}" for name, few, many in changes)
     final = {**full, **reduced}
     return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced=note)

@@ -219,6 +219,7 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
     variances = as_array_like(design.variances(Y), products, precise=False)
     exchangeable_gram = to_double((products * variances) @ transpose(products))
     spectrum, log_tails = design.spectrum(Y), []
+    relative_spectrum = spectrum / max(spectrum.mean(), 1e-300)
     for subset in subsets:
         # as the trace of Pillai: no sum exceeds the smaller number of dimensions times the degrees of freedom
         freedom = design.freedom * min(len(subset), Y.shape[1])
@@ -228,8 +229,7 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
             weights = np.concatenate([_eigenvalues_of_block(gram, subset) for gram in unequal_grams], axis=1)
             log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
-            eigenvalues_of_columns = spectrum / max(spectrum.mean(), 1e-300)
-            weights = _eigenvalues_of_block(exchangeable_gram, subset)[:, :, None] * eigenvalues_of_columns
+            weights = _eigenvalues_of_block(exchangeable_gram, subset)[:, :, None] * relative_spectrum
             weights = weights.reshape(len(products), -1)
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
@@ -257,22 +257,17 @@ def _log_p_of_one_product(a: Any, design: Design, response: Response, is_incompl
     For sets with missing values, the p-value is at least that of random signs of all terms. If values are missing more
     often in one class, the products have unequal variances in the classes, which permutations do not preserve.
     """
-    if response.labels is None or not design.labels_have_saddlepoint:
-        log_p = [_log_tail_of_sum(a, column, design) for column in response.Y.T]
-        outcomes = list(response.Y.T)
-    else:
-        log_p, outcomes = [], []
-        for labels in response.labels.T:
-            e = design.nuisance.remove(labels.astype(np.float64))
-            approximate = _log_tail_of_sum(a, e, design)
-            rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
-            if len(design.nuisance.basis):
-                probabilities = LabelProbabilities.from_labels(labels, design.nuisance)
-                approximate[rows] = probabilities.log_tail(a[as_index(rows, a)], labels)
-            else:
-                approximate[rows] = log_tail_of_labels(a[as_index(rows, a)], labels, design.strata)
-            log_p.append(approximate)
-            outcomes.append(e)
+    classes = () if response.labels is None or not design.labels_have_saddlepoint else response.labels.T
+    outcomes = [design.nuisance.remove(labels.astype(np.float64)) for labels in classes] or list(response.Y.T)
+    log_p = [_log_tail_of_sum(a, e, design) for e in outcomes]
+    for labels, log_tail in zip(classes, log_p, strict=False):  # without saddlepoint, there are no classes
+        rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
+        candidates = a[as_index(rows, a)]
+        if len(design.nuisance.basis):
+            probabilities = LabelProbabilities.from_labels(labels, design.nuisance)
+            log_tail[rows] = probabilities.log_tail(candidates, labels)
+        else:
+            log_tail[rows] = log_tail_of_labels(candidates, labels, design.strata)
     rows = np.flatnonzero(is_incomplete)
     if len(rows) and design.clusters is None:
         for log_tail, e in zip(log_p, outcomes, strict=True):

@@ -197,7 +197,7 @@ def _select_forward(
     log_p = {size: approximate_log_p(functions, design, responses, rows) for size, rows in candidates.items()}
     best_sets = _smallest_per_feature(n, log_p, candidates)
     residual_log_p = np.minimum(log_p[1], 0.0) + np.minimum(best_sets, 0.0) + np.log(order)
-    del steps[1]
+    del steps[1]  # a single feature has no row of `ScanResult.steps`
     return np.array(taken, dtype=int), steps, residual_log_p
 
 

@@ -130,36 +130,26 @@ def _load_function(coefficients, n, index):
 
 
 @triton.jit
-def _sum_products(table, of_row, of_column, total):
-    """Return the sum over samples of the product of two functions, from weighted counts of levels 1 and 2 (eq. 18a).
-
-    `total` is the sum of the weights of all samples.
-    """
-    c11, c12, c21, c22 = table
-    row_base, row_one, row_two, row_sum = of_row
-    column_base, column_one, column_two, column_sum = of_column
-    value = row_one[:, None] * (column_one[None, :] * c11 + column_two[None, :] * c12)
-    value += row_two[:, None] * (column_one[None, :] * c21 + column_two[None, :] * c22)
-    value += row_base[:, None] * (column_sum - total * column_base)[None, :]
-    return value + column_base[None, :] * row_sum[:, None]
-
-
-@triton.jit
 def _weigh_counts(counts, first_weight, second_weight):
     """Return the weighted sum of the counts of both classes; the upper 16 bits are the count of the first class."""
     return first_weight * (counts >> 16).to(tl.float32) + second_weight * (counts & 0xFFFF).to(tl.float32)
 
 
 @triton.jit
-def _weigh_levels(table, first_weight, second_weight):
-    """Return the weighted sums of the counts of both classes for each pair of levels."""
-    c11, c12, c21, c22 = table
-    return (
-        _weigh_counts(c11, first_weight, second_weight),
-        _weigh_counts(c12, first_weight, second_weight),
-        _weigh_counts(c21, first_weight, second_weight),
-        _weigh_counts(c22, first_weight, second_weight),
-    )
+def _sum_products(counts, first_weight, second_weight, of_row, of_column, total):
+    """Return the weighted sum over samples of the product of two functions, from counts of levels 1 and 2 (eq. 18a).
+
+    The samples of a class have one weight. `total` is the sum of the weights of all samples.
+    """
+    c11, c12, c21, c22 = counts
+    row_base, row_one, row_two, row_sum = of_row
+    column_base, column_one, column_two, column_sum = of_column
+    w11, w12 = _weigh_counts(c11, first_weight, second_weight), _weigh_counts(c12, first_weight, second_weight)
+    w21, w22 = _weigh_counts(c21, first_weight, second_weight), _weigh_counts(c22, first_weight, second_weight)
+    value = row_one[:, None] * (column_one[None, :] * w11 + column_two[None, :] * w12)
+    value += row_two[:, None] * (column_one[None, :] * w21 + column_two[None, :] * w22)
+    value += row_base[:, None] * (column_sum - total * column_base)[None, :]
+    return value + column_base[None, :] * row_sum[:, None]
 
 
 @triton.jit
@@ -185,7 +175,7 @@ def count_tile(
         counts = tl.zeros((2 * ROWS, 2 * COLUMNS), dtype=tl.int32)
         counts = _multiply(row_starts, column_starts, counts, 0, boundary, DEPTH) << 16
         counts = _multiply(row_starts, column_starts, counts, boundary, m, DEPTH)
-        table = _split_levels(counts, ROWS, COLUMNS)
+        level_counts = _split_levels(counts, ROWS, COLUMNS)
         row_index, column_index = tl.minimum(rows, n_rows - 1), tl.minimum(columns, n_columns - 1)
         statistic = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
         for a in tl.static_range(N_ROW_FUNCTIONS):
@@ -197,9 +187,7 @@ def count_tile(
                     column_coefficients + (8 * b + 4) * n_columns, n_columns, column_index
                 )
                 weight = tl.load(weights + a * N_COLUMN_FUNCTIONS + b)
-                outcome_sums = _weigh_levels(table, first_outcome, second_outcome)
-                inner = _sum_products(outcome_sums, of_row, of_column, outcome_sum)
-                fractions = _weigh_levels(table, one_over_m, one_over_m)
-                mean_square = _sum_products(fractions, square_of_row, square_of_column, 1.0)
+                inner = _sum_products(level_counts, first_outcome, second_outcome, of_row, of_column, outcome_sum)
+                mean_square = _sum_products(level_counts, one_over_m, one_over_m, square_of_row, square_of_column, 1.0)
                 statistic += inner * inner * (weight / tl.maximum(mean_square, 1e-6 / weight))
         _keep_best(statistic, rows, columns, valid, 0, n_rows, n_columns, buffers)

@@ -107,7 +107,7 @@ def _log_tail_by_double_saddlepoint(
     t, s = observed / (a * a).sum(axis=1), s0
     for _ in range(NEWTON_STEPS):
         p, variance = tilted.probabilities(s, t)
-        # gradient and Hessian; t is eliminated last, because there is one s per stratum
+        # Newton step: the Hessian is diagonal in s, which is therefore eliminated
         h_ss, h_st, h_tt = (sums_by(codes, variance * factor) for factor in (1.0, deviations, deviations**2))
         g_s, g_t = counts - sums_by(codes, p), observed - (p * a).sum(axis=1)
         schur = clip((h_tt - h_st**2 / h_ss).sum(axis=1), 1e-300)
@@ -189,7 +189,7 @@ def scale_rows(a: Any) -> Any:
 
 
 def newton_damping(decrement: Any) -> Any:
-    """Return the factors of Newton steps: one where the Newton decrement is small, and less far from the minimum."""
+    """Return the factors of Newton steps: one if the Newton decrement is small, and less far from the minimum."""
     xp = namespace(decrement)
     return xp.where(decrement > 0.25, 1.0 / (1.0 + decrement), xp.ones_like(decrement))
 

@@ -119,6 +119,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         shape = self.n_components, X.shape[1]
         X_on_device = to_device(X, check_device(self.device, X))
         start = check_random_state(self.random_state).standard_normal(shape)
+        options = {"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0}
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         with fit_task(self, self.max_iter) as task:
             iterations, done, stop = Steps(task), 0, False
@@ -138,12 +139,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
                     raise StopIteration
 
             result = minimize(
-                evaluate,
-                start.ravel(),
-                jac=True,
-                method="L-BFGS-B",
-                callback=after_iteration,
-                options={"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0},
+                evaluate, start.ravel(), jac=True, method="L-BFGS-B", callback=after_iteration, options=options
             )
             iterations.end()
             self.__dict__.update(_attributes(result.x.reshape(shape), X))

@@ -23,14 +23,8 @@ def take_points(X: Array) -> tuple[Array, ...]:
     """
     counts = np.count_nonzero(~np.isnan(X), axis=0).tolist()
     columns = np.sort(X.T, axis=1)  # missing values last
-    return tuple(_thin(column[:count]) for column, count in zip(columns, counts, strict=True))
-
-
-def _thin(points: Array) -> Array:
-    """Return at most `MAX_POINTS` of the points, at equal distances."""
-    if len(points) <= MAX_POINTS:
-        return points
-    return np.asarray(points[np.round(np.linspace(0, len(points) - 1, MAX_POINTS)).astype(int)])
+    indices = (np.round(np.linspace(0, count - 1, min(count, MAX_POINTS))).astype(int) for count in counts)
+    return tuple(column[index] for column, index in zip(columns, indices, strict=True))
 
 
 def score_columns(X: Array, points: Sequence[Array]) -> Array:
