@@ -205,11 +205,10 @@ def _products_of_tests(n_functions: int, size: int) -> list[Array]:
 def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
     """Return the log tails of the sums of `squares` over subsets of the products (eq. 19).
 
-    Each is the larger of two: one for exchangeable residuals, and one for residuals of unequal variance, which guards
-    against a few extreme samples. Sums over clusters replace samples where samples are not independent. The guard costs
-    power; a design that `trusts_variances` omits it where no samples are extreme.
+    Each is the larger of two: one for exchangeable residuals, and a guard for residuals of unequal variance, which a
+    design that `trusts_variances` omits where no samples are extreme. With clusters, their sums replace samples.
     """
-    transpose, unequal_grams = namespace(products).matrix_transpose, []
+    transpose, unequal_grams, log_tails = namespace(products).matrix_transpose, [], []
     if not design.trusts_variances or design.clusters is not None or any(map(has_extremes, Y.T)):
         terms = [products * column for column in as_array_like(Y.T, products, precise=False)]
         if design.clusters is not None:
@@ -218,8 +217,8 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
         unequal_grams = [to_double(rows @ transpose(rows)) for rows in terms]
     variances = as_array_like(design.variances(Y), products, precise=False)
     exchangeable_gram = to_double((products * variances) @ transpose(products))
-    spectrum, log_tails = design.spectrum(Y), []
-    relative_spectrum = spectrum / max(spectrum.mean(), 1e-300)
+    spectrum = design.spectrum(Y)
+    spectrum = spectrum / max(spectrum.mean(), 1e-300)
     for subset in subsets:
         # as the trace of Pillai: no sum exceeds the smaller number of dimensions times the degrees of freedom
         freedom = design.freedom * min(len(subset), Y.shape[1])
@@ -229,14 +228,13 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
             weights = np.concatenate([_eigenvalues_of_block(gram, subset) for gram in unequal_grams], axis=1)
             log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
-            weights = _eigenvalues_of_block(exchangeable_gram, subset)[:, :, None] * relative_spectrum
+            weights = _eigenvalues_of_block(exchangeable_gram, subset)[:, :, None] * spectrum
             weights = weights.reshape(len(products), -1)
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
-    other = design.with_weighted_outcome
-    if other is not None:
+    if design.with_weighted_outcome is not None:
         moved, outcome = design.move_weights(products), Y * design.sample_weights[:, None]
-        tails = _log_tails_of_forms(moved, squares, other, outcome, subsets)
+        tails = _log_tails_of_forms(moved, squares, design.with_weighted_outcome, outcome, subsets)
         log_tails = [np.maximum(*pair) for pair in zip(log_tails, tails, strict=True)]
     return log_tails
 

@@ -9,12 +9,22 @@ import numpy as np
 from randsel._utils.text import format_label, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._features import half_minimum
-from randsel.tables._roles import check_percent_signs, is_missing, to_target
-from randsel.tables.formats import detection_limit, parse_number
+from randsel.tables._roles import check_percent_signs, check_target, is_missing, to_target
+from randsel.tables._survival_columns import check_outcome_names
+from randsel.tables.formats import Sheet, detection_limit, parse_number
 
 _COVARIATE = "covariate "  # start of the role of a covariate, before its name
 #: In a covariate, text among more distinct numbers than this is an error; fewer numbers may be codes of categories.
 _MAX_CODES = 4
+
+
+def list_roles(
+    path: Path, target: str | None, event: str | None, time: str | None, groups: Any, batch: Any, covariates: Any
+) -> dict[str, str | None]:
+    """Return role -> name of the column that has it; raise ValueError if the outcome is named in two ways."""
+    check_outcome_names(path, target, event, time)
+    roles = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
+    return roles | covariate_roles(covariates)
 
 
 def covariate_roles(names: Any) -> dict[str, str]:
@@ -142,3 +152,16 @@ def _is_in_batches(path: Path, known: dict[str, Array], batches: Sequence[Any]) 
     if "batch" not in known:
         raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
     return np.isin(known["batch"], list(batches))
+
+
+def check_roles(
+    samples: Sheet,
+    y: Array,
+    outcome: str,
+    annotations: dict[str, Any],
+    roles: dict[str, str],
+    files: Mapping[str, Path],
+) -> list[str]:
+    """Check the target, and return notes about constant groups, batches and covariates."""
+    check_target(samples, y, outcome, annotations.get("groups"), files.get("target", samples.path))
+    return describe_constants(annotations, roles)

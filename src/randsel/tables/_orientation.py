@@ -238,10 +238,12 @@ def write_as_r(name: str) -> str:
 def undo_names_of_r(sheet: Sheet, only: Sequence[str], others: Sequence[str], notes: list[str]) -> Sheet:
     """Return the sheet with the names that R changed as they are wanted, and a note if there are any.
 
-    `only` are the features that are wanted, `others` are columns of other roles. Names are matched in the header, or in
-    the first column if more features are there, and only if R could have written all names there, and if no other
-    name could have become the same.
+    `only` are the features that are wanted; without any, nothing is changed. `others` are columns of other roles. Names
+    are matched in the header, or in the first column if more features are there, and only if R could have written all
+    names there, and if no other name could have become the same.
     """
+    if not only:
+        return sheet
     header, rows = list(sheet.columns), list(sheet.first_column or [])
     in_header, in_rows = (_match_names_of_r(names, only, others) for names in (header, rows))
     n_header, n_rows = (

@@ -16,7 +16,7 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.tables._annotations import choose_batches, covariate_roles, describe_constants, read_annotations, to_fields
+from randsel.tables._annotations import check_roles, choose_batches, list_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
@@ -29,10 +29,9 @@ from randsel.tables._orientation import (
     write_as_r,
 )
 from randsel.tables._remarks import describe_codes, describe_contents, describe_donors, describe_features
-from randsel.tables._roles import assign_roles, check_target
+from randsel.tables._roles import assign_roles
 from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
-from randsel.tables._survival_columns import check_outcome_names
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet, find_format, has_cells
 
 #: Smaller values are raised to this value before logarithms are taken.
@@ -246,54 +245,53 @@ def read(
     'small.csv: text, 3 columns separated by commas.'
     """
     path = _check_exists(Path(path))
-    check_outcome_names(path, target, event, time)
     _check_choices(orientation=orientation, missing=missing, duplicates=duplicates, below_detection=below_detection)
-    requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
-    requested |= covariate_roles(covariates)
-    names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
-    limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
-    others = [*names, *([likely_ids] if likely_ids else [])]
-    if only:  # R may have changed the names of new samples
-        needed = needed.union(map(write_as_r, needed))
-        names = names.union({write_as_r(name) for name in names} - needed)
-    collect, named = below_detection is not None, only or target_file or target or event
-    options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
-    contents = _check_target_named(_read_table(path, options, target_file, covariates), named)
-    notes = [f"{path.name}: {contents.description}.", *contents.notes]
-    if only:
-        contents = undo_names_of_r(contents, only, others, notes)
+    requested = list_roles(path, target, event, time, groups, batch, covariates)
+    named_columns = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
+    needed, limit, fills = _names_in_file(only, duplicates), parse_bytes(max_bytes, "max_bytes"), bool(below_detection)
+    names = named_columns.union(_names_by_r(named_columns) - needed if only else ())
+    options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), fills, needed, id_column, likely_ids)
+    samples = _need_target(_read_table(path, options, target_file, covariates), only or target_file or target or event)
+    notes = [f"{path.name}: {samples.description}.", *samples.notes]
+    samples = undo_names_of_r(samples, only, [*named_columns, *filter(None, [likely_ids])], notes)
     with _naming_other_sheets(notes):
-        labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
-        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
-        del contents  # frees its numbers if they were transposed
+        labels = _read_labels(target_file, samples, id_column, options, target_sheet, notes)
+        samples = put_samples_in_rows(samples, orientation, target or time, id_column, labels, notes, only, likely_ids)
         has_limits = bool(samples.below_detection)
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
         roles, cells, files = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, files, drop_columns, notes)
-        annotations = read_annotations(
-            files, roles, cells, rows, below_detection, replacements, detection_values, notes
-        )
+        limits = below_detection, replacements, detection_values
+        annotations = read_annotations(files, roles, cells, rows, *limits, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
         outcome, other_roles = roles.get("target") or roles.get("time", ""), _names_with_role(samples, roles, id_column)
         if not only:
-            check_target(samples, y, outcome, annotations.get("groups"), files.get("target", path))
-            notes += describe_constants(annotations, roles)
-            if below_detection is not None and not (has_limits or replacements):
-                notes.append("No cell is below the limit of detection, so --below-detection changes nothing.")
-        grouped = "groups" in annotations
-        choice = FeatureChoice(other_roles, categorical, drop_columns, features, only, outcome, y, grouped, levels)
-        table = _build_table(samples, choice, rows, missing, log2, replacements, notes)
+            is_unused = below_detection is not None and not (has_limits or replacements)
+            notes += [*check_roles(samples, y, outcome, annotations, roles, files), *[_UNUSED_LIMIT] * is_unused]
+        chosen = other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in annotations, levels
+        table = _build_table(samples, FeatureChoice(*chosen), rows, missing, log2, replacements, notes)
         return replace(table, **to_fields(annotations))
+
+
+#: Note if `below_detection` is given for a file without such cells.
+_UNUSED_LIMIT = "No cell is below the limit of detection, so --below-detection changes nothing."
 
 
 def _names_in_file(only: Sequence[str], duplicates: str) -> frozenset[str]:
     """Return the names that the wanted columns can have in the file.
 
-    Repeated names are numbered when they are read: the column "a.1" may have the name "a" in the file.
+    Repeated names are numbered when they are read: the column "a.1" may have the name "a" in the file. R may have
+    changed them.
     """
     in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
-    return frozenset(only).union(in_file)
+    names = frozenset(only).union(in_file)
+    return names | _names_by_r(names)
+
+
+def _names_by_r(names: Iterable[str]) -> frozenset[str]:
+    """Return the names as R writes them, which may have written the new samples."""
+    return frozenset(map(write_as_r, names))
 
 
 def _names_with_role(samples: Sheet, roles: dict[str, str], id_column: str | None) -> set[str]:
@@ -377,7 +375,7 @@ def _list_named(path: Path, names: Iterable[str | None], features: Sequence[str]
     return frozenset(named)
 
 
-def _check_target_named(contents: Sheet, named: Any) -> Sheet:
+def _need_target(contents: Sheet, named: Any) -> Sheet:
     """Return the contents of a file; raise ValueError if no target is named, neither by the user nor in the file."""
     if not named and "target" not in contents.roles:
         raise ValueError(
