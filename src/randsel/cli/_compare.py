@@ -209,8 +209,8 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
     if not outcome.results:
         raise click.ClickException("every cell failed; see the reasons above.")
     _write_picture(out / "comparison.png", functools.partial(plots.comparison, title=spec.name), curves(spec, outcome))
-    click.echo(f"All results: {out}")
     if outcome.errors:
         raise click.ClickException(
             f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
         )
+    click.echo(f"All results: {out}")
